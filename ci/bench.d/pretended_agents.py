@@ -9,6 +9,7 @@ first of those.
 
 import array
 import asyncio
+import collections
 import hashlib
 import hmac
 import json
@@ -26,13 +27,9 @@ class Fleet:
 
     def __init__(self, stopped):
         self.stopped = stopped
+        #: How many ranks it has.
         self.size = 0
-        #: (step, call) -> rank -> what it gives.
-        self.given = {}
-
-    def forget(self, size):
-        """Begins a new world."""
-        self.size = size
+        #: (world, step, call) -> rank -> what it gives.
         self.given = {}
 
     async def meet(self, key, rank, values):
@@ -52,6 +49,8 @@ class Agent:
         self.number, self.version, self.fleet, self.credentials = number, version, fleet, credentials
         self.beat_s = 5.0
         self.tasks = set()
+        #: (world, rank) -> how many steps it has made.
+        self.steps = collections.Counter()
 
     async def run(self):
         """Joins the run, and does what it says until it ends."""
@@ -123,7 +122,7 @@ class Agent:
 
     def on_listen(self, header, _):
         """Listens, or so it says."""
-        self.send({"frame": "listening", "ask": header["ask"], "port": 1, "rendezvous_port": 1})
+        self.send({"frame": "listening", "ask": header["ask"], "ports": [1, 2]})
 
     def on_reach(self, header, _):
         """Reaches everything."""
@@ -140,7 +139,7 @@ class Agent:
         world = header["launch"]["world"]
         self.send({"frame": "launched", "ask": header["ask"], "error": None})
         for one in header["launch"]["ranks"]:
-            self.fleet.forget(int(one["env"]["WORLD_SIZE"]))
+            self.fleet.size = int(one["env"]["WORLD_SIZE"])
             hello = {"version": 1, "token": "", "rank": one["rank"], "pid": 100000 + one["rank"], "driver": "pretended"}
             hello |= {"torch": "none", "clock": "one", "calls": ["prepare", "init_process_group", "all_reduce", "barrier"]}
             hello["calls"] += ["destroy_process_group", "sleep"]
@@ -160,13 +159,13 @@ class Agent:
             self.send({"frame": "rank", "world": world, "rank": rank, "message": said}, payload)
 
         if message["frame"] == "finish":
-            say("bye", steps=self.steps_of(world, rank), token="")
+            say("bye", steps=self.steps[world, rank], token="")
             end = {"exited": {"code": 0, "left_behind": 0}}
             self.send({"frame": "ended", "world": world, "rank": rank, "end": end})
             return
         if message["frame"] != "step":
             return
-        self.count(world, rank)
+        self.steps[world, rank] += 1
         storage, results = bytearray(payload), []
         for index, call in enumerate(message["calls"]):
             meets = call["call"] in ("all_reduce", "barrier")
@@ -187,17 +186,6 @@ class Agent:
                 storage[:] = values.tobytes()
             results.append({"status": "ok", "enter": entered, "leave": time.monotonic_ns(), "value": value})
         say("result", bytes(storage), step=message["step"], calls=results, storages=message["storages"])
-
-    #: (world, rank) -> how many steps it has made.
-    _steps = {}
-
-    def count(self, world, rank):
-        """Counts a rank's steps."""
-        self._steps[world, rank] = self.steps_of(world, rank) + 1
-
-    def steps_of(self, world, rank):
-        """Returns how many steps a rank has made."""
-        return self._steps.get((world, rank), 0)
 
     def on_look(self, header, _):
         """Sees that all processes live, and that one is stopped."""

@@ -26,6 +26,15 @@ pub(crate) fn sides<'a>(
     messages(state).filter(move |one| *one == like)
 }
 
+/// Returns the message that a rank waits for, and how many of its kind it has issued with that one.
+pub(crate) fn awaited(state: &RankState) -> Option<(&Message, usize)> {
+    match state.now()? {
+        EventKind::Message(message) => Some((message, sides(state, message).count())),
+        EventKind::AwaitMessage(message, nth) => Some((message, *nth)),
+        _ => None,
+    }
+}
+
 /// Returns true if `own` is the other side of `other`, a message of `rank`.
 pub(crate) fn answers(own: &Message, other: &Message, rank: Rank) -> bool {
     own.group == other.group
@@ -44,11 +53,7 @@ struct Issued<'a> {
 
 fn issued_on_both_sides(evidence: &HangEvidence) -> impl Iterator<Item = Issued<'_>> {
     evidence.ranks.iter().filter_map(|waiting| {
-        let (message, nth) = match waiting.now()? {
-            EventKind::Message(message) => (message, sides(waiting, message).count()),
-            EventKind::AwaitMessage(message, nth) => (message, *nth),
-            _ => return None,
-        };
+        let (message, nth) = awaited(waiting)?;
         let peer = evidence.rank(message.peer?)?;
         let theirs = peer.done.iter().enumerate().filter(|(_, event)| {
             as_message(&event.what).is_some_and(|own| answers(own, message, waiting.rank))

@@ -13,7 +13,7 @@ use super::evidence::{
     EventKind, HangEvidence, Message, Process, RankState, TraceEvent, first_line, named,
 };
 use super::groups::groups;
-use super::messages::{answers, as_message, messages, sides};
+use super::messages::{answers, as_message, awaited, messages, sides};
 use super::other_group::other_group;
 use crate::conclude;
 use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
@@ -66,15 +66,13 @@ fn left_alone_in_teardown(evidence: &HangEvidence) -> Vec<Rank> {
 #[must_use]
 pub fn unmatched(evidence: &HangEvidence) -> Option<Diagnosis> {
     for state in &evidence.ranks {
-        let last_received = || messages(state).filter(|message| !message.sends).last();
-        let (message, nth) = match state.now() {
-            Some(EventKind::Message(message)) => (message, sides(state, message).count()),
-            Some(EventKind::AwaitMessage(message, nth)) => (message, *nth),
-            // A backend without tags may have delivered another message in place of the one that is missing.
-            _ => match last_received() {
-                Some(message) => (message, sides(state, message).count()),
-                None => continue,
-            },
+        // A backend without tags may have delivered another message in place of the one that is missing.
+        let last_received = || {
+            let message = messages(state).filter(|message| !message.sends).last()?;
+            Some((message, sides(state, message).count()))
+        };
+        let Some((message, nth)) = awaited(state).or_else(last_received) else {
+            continue;
         };
         let Some(peer) = message.peer.and_then(|peer| evidence.rank(peer)) else {
             continue;

@@ -33,10 +33,10 @@ impl fmt::Display for Rank {
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(transparent)]
-pub struct WorldSize(#[schemars(range(min = 1, max = 8192))] pub u32);
+pub struct WorldSize(#[schemars(range(min = 1, max = WorldSize::MAX))] pub u32);
 
 impl WorldSize {
-    /// The largest world.
+    /// The largest number of ranks that a case or the command line may ask for.
     pub const MAX: u32 = 8192;
 
     /// Returns every rank of the world, in ascending order.

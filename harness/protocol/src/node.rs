@@ -16,7 +16,7 @@ use super::{FromRank, Hello, MAX_HEADER, RankExit, ToRank};
 use allranks_model::names::Rank;
 
 /// The version of these frames. Run and agents are the same binary, and an agent of another version is refused.
-pub const NODE_VERSION: u32 = 3;
+pub const NODE_VERSION: u32 = 4;
 /// The longest header of a frame before the agent is admitted, in bytes; such frames have no payload.
 pub const MAX_GREETING: usize = 64 << 10;
 /// The longest header of any other frame, in bytes: that of a rank's, and what is around it.
@@ -61,11 +61,8 @@ pub enum ToNode {
         ask: u64,
         /// The other node's addresses, without ports, most suitable first.
         addresses: Vec<String>,
-        /// The port at which it listens.
-        port: u16,
-        /// Another port at which it must answer at the same address; 0: none.
-        #[serde(default)]
-        rendezvous_port: u16,
+        /// The ports at which it listens; it must answer at all of them at the same address.
+        ports: Vec<u16>,
         /// What it sends back.
         word: String,
     },
@@ -267,11 +264,8 @@ pub enum FromNode {
     Listening {
         /// Number of the question.
         ask: u64,
-        /// The port of the system's choice.
-        port: u16,
-        /// The leased port; 0: none could be leased.
-        #[serde(default)]
-        rendezvous_port: u16,
+        /// The ports, without one at which the node cannot listen.
+        ports: Vec<u16>,
     },
     /// Where the other node was reached.
     Reached {

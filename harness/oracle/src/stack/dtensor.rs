@@ -120,15 +120,13 @@ impl Redistribution {
         self.inputs(first, MATRIX)
     }
 
-    /// The sum of ranks' matrices.
-    fn total(self, terms: &[u32]) -> Vec<f64> {
-        let matrices: Vec<Vec<f64>> = terms.iter().map(|rank| self.summand(*rank)).collect();
-        sum(&matrices)
+    fn summands(self, terms: &[u32]) -> Vec<Vec<f64>> {
+        terms.iter().map(|rank| self.summand(*rank)).collect()
     }
 
     /// Reduces the matrices of ranks by the operator of the partial placement, `count` is what an average divides by.
     fn reduced(self, terms: &[u32], count: usize) -> Vec<f64> {
-        let matrices: Vec<Vec<f64>> = terms.iter().map(|rank| self.summand(*rank)).collect();
+        let matrices = self.summands(terms);
         let by = |better: fn(f64, f64) -> f64| {
             let all = matrices.iter().skip(1);
             all.fold(matrices[0].clone(), |best, one| {
@@ -142,10 +140,10 @@ impl Redistribution {
             ReduceOp::Min => by(f64::min),
             ReduceOp::Max => by(f64::max),
             ReduceOp::Avg => {
-                let total = self.total(terms).into_iter();
+                let total = sum(&matrices).into_iter();
                 total.map(|number| number / count as f64).collect()
             }
-            _ => self.total(terms),
+            _ => sum(&matrices),
         }
     }
 
@@ -166,7 +164,7 @@ impl Redistribution {
         if self.point.op != ReduceOp::Avg || terms.len().is_power_of_two() {
             return 0.0;
         }
-        let summands = terms.iter().flat_map(|rank| self.summand(*rank));
+        let summands = self.summands(&terms).into_iter().flatten();
         let largest = summands.map(f64::abs).fold(0.0, f64::max);
         let unit = 0.5_f64.powi(precision(self.point.dtype).unwrap_or(8) as i32);
         (terms.len() + 1) as f64 * unit * largest
@@ -234,8 +232,8 @@ impl Redistribution {
         let mesh = self.mesh();
         let is_sum = self.point.op == ReduceOp::Sum;
         wrong.push(match self.point.op {
-            ReduceOp::Min | ReduceOp::Max => (Class::OpDidSum, self.total(&terms)),
-            ReduceOp::Avg => (Class::AvgDidSum, self.total(&terms)),
+            ReduceOp::Min | ReduceOp::Max => (Class::OpDidSum, sum(&self.summands(&terms))),
+            ReduceOp::Avg => (Class::AvgDidSum, sum(&self.summands(&terms))),
             _ => (Class::ReducedTwice, times(&self.matrix(), 2.0)),
         });
         match mesh[..] {

@@ -15,10 +15,10 @@ from torch.distributed import pipelining
 
 from . import StackCall
 
-#: Option -> class of schedules of one stage on each rank.
-SINGLE = {"gpipe": "ScheduleGPipe", "1f1b": "Schedule1F1B"}
-#: Option -> class of schedules of several stages on each rank; not all versions of torch have all of them.
-MULTIPLE = {
+#: Option -> class. The first two take one stage, the others a list; not all versions of torch have all of them.
+SCHEDULES = {
+    "gpipe": "ScheduleGPipe",
+    "1f1b": "Schedule1F1B",
     "looped_bfs": "ScheduleLoopedBFS",
     "interleaved_1f1b": "ScheduleInterleaved1F1B",
     "zero_bubble": "ScheduleInterleavedZeroBubble",
@@ -53,13 +53,9 @@ def run(call: StackCall) -> None:
         pipelining.PipelineStage(module, number, count, call.device, group=group)
         for module, number in zip(modules, numbers, strict=True)
     ]
-    name, microbatches = options["schedule"], options["microbatches"]
-    if name in SINGLE:
-        make = getattr(pipelining, SINGLE[name])
-        schedule = make(stages[0], microbatches, loss_fn=loss, scale_grads=False)
-    else:
-        make = getattr(pipelining, MULTIPLE[name])
-        schedule = make(stages, microbatches, loss_fn=loss, scale_grads=False)
+    own = stages if len(stages) > 1 else stages[0]
+    make = getattr(pipelining, SCHEDULES[options["schedule"]])
+    schedule = make(own, options["microbatches"], loss_fn=loss, scale_grads=False)
     for step in range(options["steps"]):
         call.sleep()
         for module in modules:

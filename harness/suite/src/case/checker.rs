@@ -8,9 +8,6 @@ use super::{MAX_SECONDS, Requirements};
 use allranks_model::names::{RequirementId, WorldSize};
 use allranks_yaml::{Diagnostic, Document, Focus, Segment, did_you_mean};
 
-/// The largest world a case may ask for.
-pub(super) const MAX_WORLD: u32 = WorldSize::MAX;
-
 /// The place of a case file, and what it may refer to.
 pub(super) struct FileContext<'a> {
     pub file: &'a Path,
@@ -108,7 +105,7 @@ impl Checker<'_> {
     pub(super) fn sizes(&self) -> Vec<WorldSize> {
         let sizes = self.file.world.size.as_slice().iter().copied();
         sizes
-            .filter(|size| (1..=MAX_WORLD).contains(size))
+            .filter(|size| (1..=WorldSize::MAX).contains(size))
             .map(WorldSize)
             .collect()
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use regex::Regex;
 
-use super::checker::{Checker, FileContext, MAX_WORLD};
+use super::checker::{Checker, FileContext};
 use super::file::{CaseFile, Step, Sweep};
 use super::form::{filled, is_backend_string, is_env_name, is_name};
 use super::program::PROGRAM;
@@ -174,12 +174,12 @@ impl Checker<'_> {
                     "a world of 0 ranks",
                     "at least 1",
                 );
-            } else if *size > MAX_WORLD {
+            } else if *size > WorldSize::MAX {
                 let message = format!("a world of {size} ranks");
                 self.report(
                     way!["world", "size", index],
                     message,
-                    format!("at most {MAX_WORLD}"),
+                    format!("at most {}", WorldSize::MAX),
                 );
             }
         }

@@ -238,28 +238,21 @@ impl Agent {
             }
             ToNode::Listen { ask, word } => {
                 self.tasks.spawn(async move {
-                    // Port 0 is reached by no node, and the run says so.
-                    let port = reach::listen(word.clone()).await.unwrap_or(0);
-                    let rendezvous_port = reach::listen_as_rendezvous(word).await.unwrap_or(0);
-                    let answer = FromNode::Listening {
-                        ask,
-                        port,
-                        rendezvous_port,
-                    };
-                    outbox.push(answer, Vec::new());
+                    // A node without ports is reached by none, and the run says so.
+                    let mut ports = Vec::new();
+                    ports.extend(reach::listen(word.clone()).await);
+                    ports.extend(reach::listen_as_rendezvous(word).await);
+                    outbox.push(FromNode::Listening { ask, ports }, Vec::new());
                 });
             }
             ToNode::Reach {
                 ask,
                 addresses,
-                port,
-                rendezvous_port,
+                ports,
                 word,
             } => {
                 self.tasks.spawn(async move {
-                    let ports = [port, rendezvous_port];
-                    let ports = ports.into_iter().filter(|port| *port != 0);
-                    let found = reach::reach(addresses, &ports.collect::<Vec<_>>(), &word).await;
+                    let found = reach::reach(addresses, &ports, &word).await;
                     let answer = FromNode::Reached {
                         ask,
                         address: found.address,

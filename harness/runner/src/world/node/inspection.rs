@@ -86,9 +86,7 @@ impl Nodes {
             pairs,
         }
     }
-}
 
-impl Nodes {
     /// Returns why the first `count` nodes cannot make a world, if some of them do not reach each other: the first such pair, with what
     /// it tried. `None` if all do, or nothing is known after `limit`.
     pub(crate) async fn unreached(&self, count: usize, limit: Duration) -> Option<String> {
@@ -156,11 +154,7 @@ async fn exchange(nodes: &[Arc<Node>], deadline: Deadline) -> Vec<PairSeen> {
             let said = word.clone();
             let answer = node.ask(|ask| ToNode::Listen { ask, word: said });
             match timeout_at(deadline, answer).await {
-                Ok(Ok(FromNode::Listening {
-                    port,
-                    rendezvous_port,
-                    ..
-                })) => Some((place, [port, rendezvous_port], word)),
+                Ok(Ok(FromNode::Listening { ports, .. })) => Some((place, ports, word)),
                 _ => None,
             }
         });
@@ -196,7 +190,7 @@ async fn exchange(nodes: &[Arc<Node>], deadline: Deadline) -> Vec<PairSeen> {
 async fn attempt(
     node: &Node,
     addresses: Vec<String>,
-    [port, rendezvous_port]: [u16; 2],
+    ports: Vec<u16>,
     word: String,
     deadline: Deadline,
 ) -> Option<Reach> {
@@ -204,8 +198,7 @@ async fn attempt(
     let answer = node.ask(|ask| ToNode::Reach {
         ask,
         addresses,
-        port,
-        rendezvous_port,
+        ports,
         word,
     });
     match timeout_at(deadline, answer).await {

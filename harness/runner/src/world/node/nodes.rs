@@ -264,12 +264,7 @@ impl Nodes {
         let said = word.clone();
         let answer = first.ask(|ask| ToNode::Listen { ask, word: said }).await;
         let answer = answer.map_err(|error| error.to_string())?;
-        let FromNode::Listening {
-            port,
-            rendezvous_port,
-            ..
-        } = answer
-        else {
+        let FromNode::Listening { ports, .. } = answer else {
             return Err(format!("node {} cannot listen", first.name));
         };
         let mut candidates = candidates(first);
@@ -280,13 +275,11 @@ impl Nodes {
                 candidates.truncate(1);
             }
             for (place, node) in others.iter().enumerate() {
-                let (addresses, word) = (candidates.clone(), word.clone());
                 let answer = node.ask(|ask| ToNode::Reach {
                     ask,
-                    addresses,
-                    port,
-                    rendezvous_port,
-                    word,
+                    addresses: candidates.clone(),
+                    ports: ports.clone(),
+                    word: word.clone(),
                 });
                 let (address, interface, failures) =
                     match answer.await.map_err(|error| error.to_string())? {
