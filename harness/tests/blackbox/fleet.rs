@@ -9,7 +9,8 @@ use allranks_model::outcome::Outcome;
 use allranks_runner::probe;
 
 use super::nodes::{
-    DRIVER, MANY, SIZES, agents, no_filters, no_hosts, no_mpi, slurm_command, start,
+    DRIVER, MANY, SIZES, agents, no_filters, no_hosts, no_mpi, no_mpich, slurm_command, start,
+    use_mpich,
 };
 use super::stage::{Ran, Stage, assert_reported, checkout};
 use super::{Test, plain, unless_lacking, with_torch};
@@ -174,7 +175,18 @@ pub fn tests() -> Vec<Test> {
     let mut tests = vec![
         plain("fleet::a_case_says_on_how_many_nodes", placed),
         with_torch("fleet::two_agents_of_torchrun", torchrun),
-        unless_lacking(no_mpi(), with_torch("fleet::programs_under_mpi", mpi)),
+        unless_lacking(
+            no_mpi(),
+            with_torch("fleet::programs_under_mpi", || {
+                mpi("mpi", "Open MPI told them (OMPI_COMM_WORLD_RANK, ", |_| ());
+            }),
+        ),
+        unless_lacking(
+            no_mpich(),
+            with_torch("fleet::programs_under_mpich", || {
+                mpi("mpich", "PMI told them (PMI_RANK, ", use_mpich);
+            }),
+        ),
         unless_lacking(
             super::nodes::no_slurm(),
             with_torch("fleet::programs_under_slurm", slurm),
@@ -466,8 +478,8 @@ fn torchrun() {
     programs(&stage, &ran, "torchrun", 1, 1);
 }
 
-fn mpi() {
-    let stage = Stage::new("fleet-mpi");
+fn mpi(name: &str, told: &str, prepare: impl Fn(&mut Command)) {
+    let stage = Stage::new(&format!("fleet-{name}"));
     let out = stage.out().display().to_string();
     let mut command = stage.command(&[
         "run",
@@ -483,10 +495,11 @@ fn mpi() {
     command
         .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
         .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+    prepare(&mut command);
     let ran = stage.start(command).end();
-    ran.assert_says(
-        "ranks of programs under mpi have the places that Open MPI told them (OMPI_COMM_WORLD_RANK, ",
-    );
+    ran.assert_says(&format!(
+        "ranks of programs under mpi have the places that {told}"
+    ));
     programs(&stage, &ran, "mpi", 1, 4);
 }
 

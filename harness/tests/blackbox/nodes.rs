@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use allranks_model::diagnosis::HangKind;
@@ -40,7 +40,7 @@ steps:
 
 /// All of them.
 pub fn tests() -> Vec<Test> {
-    let (hosts, slurm, mpi) = (no_hosts(), no_slurm(), no_mpi());
+    let (hosts, slurm, mpi, mpich) = (no_hosts(), no_slurm(), no_mpi(), no_mpich());
     let killed = || lost(Signal::KILL);
     vec![
         plain("nodes::ranks_are_on_two_nodes", two_nodes),
@@ -70,7 +70,16 @@ pub fn tests() -> Vec<Test> {
             slurm,
             plain("nodes::slurm_with_one_node_of_two", slurm_is_small),
         ),
-        unless_lacking(mpi.clone(), plain("nodes::mpi_starts_agents", mpi_runs)),
+        unless_lacking(
+            mpi.clone(),
+            plain("nodes::mpi_starts_agents", || mpi_runs("mpi", |_| ())),
+        ),
+        unless_lacking(
+            mpich,
+            plain("nodes::mpich_starts_agents", || {
+                mpi_runs("mpich", use_mpich);
+            }),
+        ),
         unless_lacking(mpi, plain("nodes::mpi_ends_before_its_agents", mpi_fails)),
     ]
 }
@@ -99,6 +108,24 @@ pub(super) fn no_slurm() -> Option<Lack> {
 
 pub(super) fn no_mpi() -> Option<Lack> {
     lack("MPI", "mpirun", &["--version"])
+}
+
+/// The mpirun of MPICH, which `ci/setup --with engines` places beside the one in the search path.
+pub(super) fn no_mpich() -> Option<Lack> {
+    let program = mpich_folder().join("mpirun");
+    lack("MPICH", &program.display().to_string(), &["--version"])
+}
+
+fn mpich_folder() -> PathBuf {
+    checkout().join(".venv-mpich/bin")
+}
+
+/// Lets a command find the mpirun of MPICH before others.
+pub(super) fn use_mpich(command: &mut Command) {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::env::split_paths(&path);
+    let path = std::env::join_paths(std::iter::once(mpich_folder()).chain(folders));
+    command.env("PATH", path.unwrap());
 }
 
 /// What is lacking if this command does not end with 0.
@@ -550,7 +577,12 @@ fn hosts_gloo() {
 }
 
 /// Runs under an engine: its command ends as the run does.
-fn engine_run(stage: &Stage, before: &[&str], arguments: &[&str]) -> Ran {
+fn engine_run(
+    stage: &Stage,
+    before: &[&str],
+    arguments: &[&str],
+    prepare: impl Fn(&mut Command),
+) -> Ran {
     let temporary = stage.path("tmp");
     fs::create_dir_all(&temporary).unwrap();
     let out = stage.out().display().to_string();
@@ -567,6 +599,7 @@ fn engine_run(stage: &Stage, before: &[&str], arguments: &[&str]) -> Ran {
     command
         .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
         .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+    prepare(&mut command);
     let ran = stage.start(stage.marked(command)).end();
     stage.assert_nothing_remains();
     ran
@@ -610,6 +643,7 @@ fn slurm_run(stage: &Stage, nodes: &str) -> Ran {
         stage,
         &before,
         &[&case, "--driver", DRIVER, "--launcher", "slurm"],
+        |_| (),
     )
 }
 
@@ -634,7 +668,7 @@ fn slurm_is_small() {
 }
 
 /// Runs under mpirun, which is given these options.
-fn mpi_run(stage: &Stage, options: &str) -> Ran {
+fn mpi_run(stage: &Stage, options: &str, prepare: impl Fn(&mut Command)) -> Ran {
     let case = stage.write("sizes.yaml", SIZES);
     let arguments = [
         case.as_str(),
@@ -645,12 +679,12 @@ fn mpi_run(stage: &Stage, options: &str) -> Ran {
         "--launcher-options",
         options,
     ];
-    engine_run(stage, &[], &arguments)
+    engine_run(stage, &[], &arguments, prepare)
 }
 
-fn mpi_runs() {
-    let stage = Stage::new("mpi");
-    let ran = mpi_run(&stage, "--host localhost:2");
+fn mpi_runs(name: &str, prepare: impl Fn(&mut Command)) {
+    let stage = Stage::new(name);
+    let ran = mpi_run(&stage, "--host localhost:2", prepare);
     ran.assert_code(0).assert_says("`mpirun --version` says");
     let log = fs::read_to_string(stage.path("out/engine.log")).unwrap();
     assert!(log.contains("=1, ") && log.contains("_SIZE=2"), "{log}");
@@ -660,7 +694,7 @@ fn mpi_runs() {
 /// What mpirun complains of is the reason why nothing was run.
 fn mpi_fails() {
     let stage = Stage::new("mpi-fails");
-    let ran = mpi_run(&stage, "--no-such-option");
+    let ran = mpi_run(&stage, "--no-such-option", |_| ());
     ran.assert_code(4)
         .assert_says("2 of 2 nodes did not come: mpirun ended (exit status: ");
 }
