@@ -8,7 +8,8 @@ use std::sync::Arc;
 use super::call_sequence::majority;
 use super::evidence::{EventKind, HangEvidence, Message, RankState, named, verb};
 use super::groups::{groups, leaves_out};
-use super::messages::{answers, messages};
+use super::habit;
+use super::messages::{answers, as_message, awaited, messages, sides};
 use crate::conclude;
 use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
 use allranks_model::names::Rank;
@@ -107,9 +108,7 @@ fn group_left_out(evidence: &HangEvidence, cycle: &[Rank]) -> Option<Diagnosis> 
 /// Finds a message that a waiting rank has no other side for: issued to it with another tag or group, or by another
 /// rank than the one that it expects.
 fn unmatched(evidence: &HangEvidence, state: &RankState) -> Option<Diagnosis> {
-    let (EventKind::Message(expected) | EventKind::AwaitMessage(expected, _)) = state.now()? else {
-        return None;
-    };
+    let (expected, nth) = awaited(state)?;
     let peer = expected.peer?;
     // A peer that waits for a message of its own is held up: its side may come next.
     let is_held_up = evidence
@@ -146,9 +145,22 @@ fn unmatched(evidence: &HangEvidence, state: &RankState) -> Option<Diagnosis> {
             false => ", which nothing matches",
         }
     );
-    let mut culprits = vec![state.rank, other.rank];
+    let own = sides(state, expected).nth(nth.checked_sub(1)?);
+    let changes = [
+        own.and_then(|own| other_peer(evidence, state, own)),
+        other_peer(evidence, other, message),
+    ];
+    let mut culprits: Vec<Rank> = match &changes {
+        [Some(_), None] => vec![state.rank],
+        [None, Some(_)] => vec![other.rank],
+        _ => vec![state.rank, other.rank],
+    };
     culprits.sort_unstable();
-    let facts = [state, other].map(|one| format!("rank {}: {}", one.rank, one.place()));
+    let places = [state, other].map(|one| format!("rank {}: {}", one.rank, one.place()));
+    let facts = places
+        .into_iter()
+        .chain(changes.into_iter().flatten())
+        .collect();
     let verdict = conclude(
         evidence,
         HangKind::MessageUnmatched,
@@ -156,7 +168,21 @@ fn unmatched(evidence: &HangEvidence, state: &RankState) -> Option<Diagnosis> {
         culprits,
         summary,
     );
-    Some(verdict.because(facts.to_vec()))
+    Some(verdict.because(facts))
+}
+
+/// Says that a message of a rank has another peer, tag or group than all that it has issued from the same place before; `None` if it is
+/// not so.
+fn other_peer(evidence: &HangEvidence, state: &RankState, message: &Message) -> Option<String> {
+    let mut issued = state.entered();
+    let event = issued
+        .find(|event| as_message(&event.what).is_some_and(|own| std::ptr::eq(own, message)))?;
+    let habit = habit::broken(evidence, state, event, as_message)?;
+    let before = EventKind::Message(habit.common.clone());
+    Some(format!(
+        "rank {}: {event}, where all {} calls before were {before}",
+        state.rank, habit.calls
+    ))
 }
 
 /// Returns a message that `other` has issued to or from `state`, that no message of `state` matches, and that may be
@@ -672,5 +698,70 @@ mod tests {
         ];
         let odd = (HangKind::CyclicWait, vec![1], Confidence::Proved);
         assert_eq!(verdict(ranks), odd);
+    }
+
+    /// Builds four ranks that each send to the next one in turn, three times; then rank 3 sends to rank 2, as rank 1 did once if `varies`.
+    fn ring(varies: bool) -> Vec<RankState> {
+        let at = |what, at: &str| TraceEvent {
+            what,
+            at: at.into(),
+        };
+        let exchange = |number: u32, to: u32| {
+            let (send, receive) = (message(true, to, 0), message(false, (number + 3) % 4, 0));
+            [at(send, "halo.py:3"), at(receive, "halo.py:4")]
+        };
+        let state = |number: u32| {
+            let next = (number + 1) % 4;
+            let first = if varies && number == 1 { 0 } else { next };
+            let mut done: Vec<TraceEvent> = [first, next, next]
+                .into_iter()
+                .flat_map(|to| exchange(number, to))
+                .collect();
+            let [send, receive] = exchange(number, if number == 3 { 2 } else { next });
+            done.push(send);
+            let doing = match number {
+                0 => receive,
+                3 => {
+                    done.push(receive);
+                    at(
+                        EventKind::AwaitMessage(
+                            Message {
+                                group: "world".into(),
+                                sends: true,
+                                peer: Some(Rank(2)),
+                                tag: 0,
+                            },
+                            1,
+                        ),
+                        "halo.py:5",
+                    )
+                }
+                _ => {
+                    done.push(receive);
+                    at(collective("world", &[0, 1, 2, 3]), "halo.py:6")
+                }
+            };
+            RankState {
+                process: Process::Running,
+                done,
+                doing: Some((doing, Duration::from_secs(9))),
+                ..RankState::unknown(Rank(number))
+            }
+        };
+        (0..4).map(state).collect()
+    }
+
+    #[test]
+    fn a_message_that_goes_elsewhere_than_all_before_is_its_senders_fault() {
+        let unmatched = HangKind::MessageUnmatched;
+        assert_eq!(
+            verdict(ring(false)),
+            (unmatched, vec![3], Confidence::Likely)
+        );
+        // Where another rank has had several peers too, either end may be wrong.
+        assert_eq!(
+            verdict(ring(true)),
+            (unmatched, vec![0, 3], Confidence::Likely)
+        );
     }
 }

@@ -13,6 +13,7 @@
 //! | `messages` | the messages between ranks, and which calls are two sides of one |
 //! | `waiting` | which rank waits for which |
 //! | `cycle` | why ranks wait for each other |
+//! | `habit` | what a rank has always done at a place, until now |
 //! | `other_group` | a call that is on another group than before |
 //! | `recorded` | what the backend's own records have under way |
 //! | `seen` | ranks of which only the stacks are known |
@@ -30,6 +31,7 @@ mod cycle;
 mod errors;
 mod evidence;
 mod groups;
+mod habit;
 pub mod logs;
 mod messages;
 mod other_group;

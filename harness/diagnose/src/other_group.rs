@@ -2,15 +2,11 @@
 //! a rank that once passes the wrong group waits where it is not expected, and is waited for where it is. The trace shows that it is
 //! another group than before, and not that this is wrong, so nothing is proved.
 
-use std::collections::BTreeSet;
-
-use super::evidence::{Collective, EventKind, HangEvidence, RankState, named, verb};
+use super::evidence::{Collective, EventKind, HangEvidence, named, verb};
+use super::habit;
 use crate::conclude;
 use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
 use allranks_model::names::Rank;
-
-/// The fewest earlier calls from a place, all on one group, that make a habit.
-const HABIT: usize = 3;
 
 /// Finds the one rank of a circle that is in a collective on another group than all collectives that it has issued from that place
 /// before, while ranks of the circle wait for it in that group. `None` if there is none or more than one, or if another rank has
@@ -18,17 +14,20 @@ const HABIT: usize = 3;
 #[must_use]
 pub fn other_group(evidence: &HangEvidence, circle: &[Rank]) -> Option<Diagnosis> {
     let states = || circle.iter().filter_map(|rank| evidence.rank(*rank));
-    let mut changed = states().filter_map(|state| Some((state, Change::of(state)?)));
-    let (state, change) = changed.next()?;
-    if changed.next().is_some() || changes_elsewhere(evidence, state.rank, change.at) {
+    let mut changed = states().filter_map(|state| {
+        let (event, _) = state.doing.as_ref()?;
+        let group = |event| Some(collective(event)?.group.as_str());
+        Some((state, event, habit::broken(evidence, state, event, group)?))
+    });
+    let (state, event, habit) = changed.next()?;
+    if changed.next().is_some() {
         return None;
     }
     let waiting: Vec<Rank> = states()
         .filter(|other| other.rank != state.rank)
         .filter(|other| {
-            collective(other.now()).is_some_and(|one| {
-                one.group == change.before.group && one.members.contains(&state.rank)
-            })
+            let now = other.now().and_then(collective);
+            now.is_some_and(|one| one.group == habit.common && one.members.contains(&state.rank))
         })
         .map(|other| other.rank)
         .collect();
@@ -36,12 +35,10 @@ pub fn other_group(evidence: &HangEvidence, circle: &[Rank]) -> Option<Diagnosis
         return None;
     }
     let summary = format!(
-        "rank {} is in {} ({}), where all {} calls before were on {}; {} {} for it there",
+        "rank {} is in {event}, where all {} calls before were on {}; {} {} for it there",
         state.rank,
-        change.now,
-        change.at,
-        change.calls,
-        change.before.group,
+        habit.calls,
+        habit.common,
         named(&waiting),
         verb(&waiting, "waits", "wait"),
     );
@@ -58,63 +55,16 @@ pub fn other_group(evidence: &HangEvidence, circle: &[Rank]) -> Option<Diagnosis
     let advice = vec![
         format!(
             "look at which group rank {} passes at {}",
-            state.rank, change.at
+            state.rank, event.at
         ),
         "compare it with what the ranks pass that wait for it".to_owned(),
     ];
     Some(Diagnosis { advice, ..verdict }.because(facts))
 }
 
-/// A collective on another group than those before from the same place.
-struct Change<'a> {
-    at: &'a str,
-    now: &'a Collective,
-    before: &'a Collective,
-    calls: usize,
-}
-
-impl<'a> Change<'a> {
-    /// Returns how the collective that a rank is in differs from those before; `None` if it is in none, or there is no habit.
-    fn of(state: &'a RankState) -> Option<Self> {
-        let (event, _) = state.doing.as_ref()?;
-        let now = collective(Some(&event.what))?;
-        let mut before = state
-            .done
-            .iter()
-            .filter(|one| one.at == event.at && !one.at.is_empty())
-            .filter_map(|one| collective(Some(&one.what)));
-        let first = before.next()?;
-        let mut calls = 1;
-        for one in before {
-            if one.group != first.group {
-                return None;
-            }
-            calls += 1;
-        }
-        (first.group != now.group && calls >= HABIT).then_some(Self {
-            at: &event.at,
-            now,
-            before: first,
-            calls,
-        })
-    }
-}
-
-/// Returns true if a rank other than this one has issued collectives of several groups from a place.
-fn changes_elsewhere(evidence: &HangEvidence, rank: Rank, at: &str) -> bool {
-    let others = evidence.ranks.iter().filter(|other| other.rank != rank);
-    others
-        .map(|other| {
-            let from_there = other.entered().filter(|event| event.at == at);
-            let groups = from_there.filter_map(|event| Some(&collective(Some(&event.what))?.group));
-            groups.collect::<BTreeSet<_>>()
-        })
-        .any(|groups| groups.len() > 1)
-}
-
 /// Returns the collective of an event; `None` if it is none.
-fn collective(event: Option<&EventKind>) -> Option<&Collective> {
-    match event? {
+fn collective(event: &EventKind) -> Option<&Collective> {
+    match event {
         EventKind::Collective(one) => Some(one),
         _ => None,
     }
@@ -127,7 +77,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::{Process, TraceEvent, diagnose};
+    use crate::{Process, RankState, TraceEvent, diagnose};
 
     fn event(group: &str, members: &[u32], at: &str) -> TraceEvent {
         TraceEvent {

@@ -233,6 +233,8 @@ impl Frame {
         state.recorded = device_messages::under_way(call_trace);
         let inside = call_trace.inside.as_ref();
         let inside = inside.filter(|inside| inside.entry.epoch == self.epoch);
+        // The message whose work the rank waits for.
+        let mut awaited = None;
         for entry in call_trace
             .entries
             .iter()
@@ -247,15 +249,20 @@ impl Frame {
             if !entry.is_issued {
                 continue;
             }
-            // A rank that waits for a collective has entered it; one that waits for a message is still in it.
-            let is_now = inside.is_some_and(|inside| {
-                let is_entered =
-                    inside.entry.waits && matches!(entry.call, Call::Collective { .. });
-                inside.entry.id == entry.id && !is_entered
+            // A rank that waits for a collective or a message has issued it.
+            let here = inside.filter(|inside| inside.entry.id == entry.id);
+            let is_issued = here.is_none_or(|inside| {
+                inside.entry.waits
+                    && matches!(entry.call, Call::Collective { .. } | Call::Message { .. })
             });
-            if !is_now && let Some(event) = self.event(entry, call_trace, process, hosts)? {
+            if is_issued && let Some(event) = self.event(entry, call_trace, process, hosts)? {
                 if entry.dropped {
                     state.dropped.push(state.done.len());
+                }
+                if let (Some(_), EventKind::Message(message)) = (here, &event.what) {
+                    let alike = |before: &&TraceEvent| before.what == event.what;
+                    let before = state.done.iter().filter(alike).count();
+                    awaited = Some(EventKind::AwaitMessage(message.clone(), before + 1));
                 }
                 state.done.push(event);
             }
@@ -264,6 +271,11 @@ impl Frame {
             state.ahead = Remaining::Known(Vec::new());
         }
         state.doing = self.doing(process, call_trace, inside, hosts)?;
+        if let (Some((event, _)), Some(awaited)) = (&mut state.doing, awaited)
+            && matches!(event.what, EventKind::Message(_))
+        {
+            event.what = awaited;
+        }
         Some(state)
     }
 
