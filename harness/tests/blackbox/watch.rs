@@ -2,8 +2,10 @@
 //! either. The programs are in `fixtures/hangs/programs`.
 
 use allranks_runner::probe;
+use std::fs;
 use std::net::TcpListener;
 use std::process::Command;
+use std::time::Duration;
 
 use rustix::process::Signal;
 use serde_json::Value;
@@ -169,7 +171,7 @@ pub fn tests() -> Vec<Test> {
 /// `allranks watch OPTIONS -- COMMAND`, with its temporary files on the stage.
 fn watching(stage: &Stage, options: &[&str], command: &[&str]) -> Command {
     let temporary = stage.path("tmp");
-    std::fs::create_dir_all(&temporary).unwrap();
+    fs::create_dir_all(&temporary).unwrap();
     let mut words = vec!["watch"];
     words.extend(options);
     words.push("--");
@@ -194,7 +196,7 @@ pub fn python() -> String {
 #[track_caller]
 fn assert_gone(stage: &Stage) {
     stage.assert_nothing_remains();
-    let left = || std::fs::read_dir(stage.path("tmp")).unwrap().flatten();
+    let left = || fs::read_dir(stage.path("tmp")).unwrap().flatten();
     let mine = || {
         left()
             .map(|entry| entry.file_name().to_string_lossy().into_owned())
@@ -228,7 +230,7 @@ fn condemn_on(
     let ran = stage.start(command).end();
     ran.assert_code(1);
     assert_gone(stage);
-    let text = std::fs::read(stage.path("hang.json")).unwrap();
+    let text = fs::read(stage.path("hang.json")).unwrap();
     (ran, serde_json::from_slice(&text).unwrap())
 }
 
@@ -413,12 +415,21 @@ fn said(running: &Running) -> String {
 fn without_evidence() {
     let stage = Stage::new("without_evidence");
     let folder = stage.path("evidence").display().to_string();
-    // Two ranks that are alive for 30 looks, which a file in the place of the folder ends one by one.
+    let over = stage.path("over");
+    // Two ranks, and a file in the place of the folder.
     let job = "echo file > \"$1\"; for rank in 0 1; do \
-               RANK=$rank WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29400 sleep 8 & done; wait; exit 7";
-    let job = ["sh", "-c", job, "sh", &folder];
+               RANK=$rank WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29400 \
+               sh -c 'until [ -e \"$0\" ]; do sleep 0.2; done' \"$2\" & done; wait; exit 7";
+    let job = ["sh", "-c", job, "sh", &folder, &over.display().to_string()];
     let command = watching(&stage, &["--evidence", &folder], &job);
-    let ran = stage.start(command).end();
+    let running = stage.start(command);
+    stage.wait("it is told", || {
+        said(&running).contains("evidence cannot be written to")
+    });
+    // More looks, at which it is not told again.
+    std::thread::sleep(Duration::from_secs(3));
+    fs::write(over, "").unwrap();
+    let ran = running.end();
     ran.assert_code(7);
     let told = ran.stderr.matches("evidence cannot be written to").count();
     assert_eq!(told, 1, "{}", ran.stderr);
@@ -450,7 +461,7 @@ fn streams() {
         let mut command = watching(&stage, &["--stacks", stacks], &["sh", "-c", script]);
         command
             .env("PYTHONPATH", "/mine")
-            .stdin(std::fs::File::open(input).unwrap());
+            .stdin(fs::File::open(input).unwrap());
         let ran = stage.start(command).end();
         ran.assert_code(0);
         let lines: Vec<&str> = ran.stdout.lines().collect();
@@ -558,7 +569,7 @@ fn killed() {
     running.end().assert_code(1009);
     stage.assert_nothing_remains();
     stage.wait("its folder is removed", || {
-        std::fs::read_dir(stage.path("tmp"))
+        fs::read_dir(stage.path("tmp"))
             .unwrap()
             .flatten()
             .all(|entry| {
