@@ -16,7 +16,8 @@ def allocation(folder):
     """The environment of an allocation of two nodes, both on this machine."""
     folder.mkdir()
     told = folder / "environment"
-    hold = f'env -0 > "{told}.part" && mv "{told}.part" "{told}" && exec sleep 86400'
+    over = folder / "over"
+    hold = f'env -0 > "{told}.part" && mv "{told}.part" "{told}" && until [ -e "{over}" ]; do sleep 0.2; done'
     slurm = subprocess.Popen(["sh", SLURM, folder / "slurm", "2", "sh", "-c", hold], stdout=subprocess.DEVNULL)
     try:
         while not told.exists():
@@ -26,7 +27,7 @@ def allocation(folder):
         pairs = (line.partition("=") for line in told.read_text().split("\0") if line)
         yield {name: value for name, _, value in pairs}
     finally:
-        slurm.terminate()
+        over.touch()
         slurm.wait()
 
 
