@@ -26,6 +26,8 @@ pub(super) enum BugModel {
     Twice(u32),
     /// Every rank leaves out its own contribution.
     WithoutOwn,
+    /// The rank's own contribution, as it is.
+    NotCombined,
     /// The first member's factor counts for all.
     FirstFactor,
     /// Each factor is applied this many times.
@@ -111,6 +113,7 @@ pub(super) fn hypotheses(facts: &Facts, world: u32) -> Vec<(Class, BugModel)> {
     list.extend((0..ranks).map(|rank| (Class::RankDoubled(name(rank)), BugModel::Twice(rank))));
     if ranks > 1 {
         list.push((Class::OwnDropped, BugModel::WithoutOwn));
+        list.push((Class::OwnOnly, BugModel::NotCombined));
     }
     if facts.purpose.reduce == Some(ReduceOp::PremulSum) {
         list.push((Class::FactorOfAnotherRank, BugModel::FirstFactor));
@@ -229,6 +232,7 @@ impl<'a> Comparison<'a> {
             | BugModel::Without(_)
             | BugModel::Twice(_)
             | BugModel::WithoutOwn
+            | BugModel::NotCombined
             | BugModel::FirstFactor
             | BugModel::FactorTimes(_)
             | BugModel::SourceShift(_)
@@ -301,6 +305,11 @@ impl<'a> Comparison<'a> {
                 let position = facts.position(spot.rank)? as usize;
                 let own = self.contribution(spot.rank, position, slot, spot.index)?;
                 usual(&vec![own; ranks as usize], exact)
+            }
+            BugModel::NotCombined => {
+                let position = facts.position(spot.rank)? as usize;
+                let own = self.contribution(spot.rank, position, slot, spot.index)?;
+                Some(own.bits.into())
             }
             BugModel::Operator(op, divisor) => {
                 let exact = exact && facts.purpose.reduce != Some(ReduceOp::Product);

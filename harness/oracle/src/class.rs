@@ -30,6 +30,8 @@ pub enum Class {
     RankDropped(u32),
     /// On every rank its own contribution is missing.
     OwnDropped,
+    /// The output is this rank's own contribution, and nothing of the others is in it.
+    OwnOnly,
     /// A rank's contribution counts twice.
     RankDoubled(u32),
     /// Each block is that of the rank this many places further on.
@@ -189,6 +191,7 @@ impl Class {
             Self::SumDidAvg,
             Self::RankDropped(0),
             Self::OwnDropped,
+            Self::OwnOnly,
             Self::RankDoubled(0),
             Self::ChunkShifted(1),
             Self::ElementsShifted(1),
@@ -287,6 +290,7 @@ impl Class {
             Self::DidOp(ReduceOp::PremulSum) => "did-premul-sum",
             Self::RankDropped(_) => "rank-dropped",
             Self::OwnDropped => "own-dropped",
+            Self::OwnOnly => "own-only",
             Self::RankDoubled(_) => "rank-doubled",
             Self::ChunkShifted(_) => "chunk-shifted",
             Self::ElementsShifted(_) => "elements-shifted",
@@ -378,6 +382,7 @@ impl Class {
             }
             Self::RankDropped(rank) => return format!("rank {rank}'s contribution is missing"),
             Self::OwnDropped => "each rank's own contribution is missing",
+            Self::OwnOnly => "the rank's own contribution alone: nothing was combined with it",
             Self::RankDoubled(rank) => return format!("rank {rank}'s contribution counts twice"),
             Self::ChunkShifted(by) => {
                 return format!("each block is the one that belongs {by} further on");

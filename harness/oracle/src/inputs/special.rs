@@ -35,7 +35,7 @@ impl<R: Real, D: Draw<Element = R>> Draw for Special<D> {
         let place = (position + index / KINDS) % self.ranks;
         let kind = index % KINDS;
         let share = match self.reduce {
-            ReduceOp::Min | ReduceOp::Max => compared::<R>(kind, place, own),
+            ReduceOp::Min | ReduceOp::Max => compared::<R>(self.reduce, kind, place, own),
             ReduceOp::Product => multiplied::<R>(kind, place, own),
             _ => self.added::<R>(kind, place, own),
         };
@@ -82,7 +82,7 @@ fn multiplied<R: Real>(kind: u64, place: u64, own: u64) -> Share {
     }
 }
 
-fn compared<R: Real>(kind: u64, place: u64, own: u64) -> Share {
+fn compared<R: Real>(reduce: ReduceOp, kind: u64, place: u64, own: u64) -> Share {
     use Share::{Number, Ordinary};
     match (kind, place) {
         (0 | 8, 0) | (3, _) => Number(nan(own)),
@@ -97,6 +97,9 @@ fn compared<R: Real>(kind: u64, place: u64, own: u64) -> Share {
         }
         (7, 0) if own & 1 == 1 => Number(-largest::<R>()),
         (7, 0) => Number(largest::<R>()),
+        // The extreme of nothing: a reduction that begins with a finite number does not find it.
+        (9, _) if reduce == ReduceOp::Max => Number(f64::NEG_INFINITY),
+        (9, _) => Number(f64::INFINITY),
         _ => Ordinary,
     }
 }

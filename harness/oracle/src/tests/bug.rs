@@ -21,6 +21,7 @@ pub enum Bug {
     Doubled(usize),
     /// Each rank leaves out its own contribution.
     OwnDropped,
+    OwnOnly,
     /// An average is divided by this number.
     AvgBy(usize),
     /// Bits are taken for those of float16.
@@ -150,6 +151,7 @@ impl Bug {
             Self::OwnDropped => {
                 elements.remove(me);
             }
+            Self::OwnOnly => return elements[me].clone(),
             Self::AvgBy(number) => return scalar::reduce(dtype, op, number, &elements),
             Self::AsFloat16 => return scalar::reduce(DType::Float16, op, ranks, &elements),
             Self::Doubled(rank) => elements.push(elements[rank].clone()),

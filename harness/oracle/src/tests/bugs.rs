@@ -117,6 +117,17 @@ fn own_contributions_that_are_left_out() {
 }
 
 #[test]
+fn own_contributions_that_nothing_is_combined_with() {
+    for op in [Op::ReduceScatter, Op::ReduceScatterTensor] {
+        for ranks in [2, 3, 5] {
+            is(&check(op, ranks), ranks, Bug::OwnOnly, "own-only");
+        }
+    }
+    // In place nothing has changed.
+    is(&check(Op::AllReduce, 3), 3, Bug::OwnOnly, "no-op");
+}
+
+#[test]
 fn bits_that_are_taken_for_another_type() {
     let sum = with(Op::AllReduce, 2, DType::Bfloat16, ReduceOp::Sum);
     is(&sum, 2, Bug::AsFloat16, "combined-as-other-type");
