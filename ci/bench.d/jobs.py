@@ -151,10 +151,15 @@ class Ran:
 
 def outcome(job, ran):
     """One word for a watched job: `right`, `kind` (exact culprits, other kind), `partly` (some of the culprits), `innocent`
-    (a rank accused that no label names), `unknown`, `nothing`; of a healthy job `quiet`, `accused` or `broken`."""
+    (a rank accused that no label names), `unknown`, `nothing`; of a healthy job `quiet`, `accused` or `broken`.
+
+    That a rank is stopped is no accusation of a job that the watch let go on."""
     said = ran.said
     named = ran.culprits
     if job.is_healthy:
+        # What stopped a rank has let it go on.
+        if said and said.get("kind") == "peer-stopped" and said.get("moves_again"):
+            named = []
         if named or (said and ran.code != job.exit):
             return "accused"
         return "quiet" if ran.code == job.exit else "broken"

@@ -108,6 +108,17 @@ pub fn cycle_of_messages() -> Vec<String> {
     .into()
 }
 
+/// Returns what to try for ranks in collectives of different groups that have the same members.
+#[must_use]
+pub fn other_collective() -> Vec<String> {
+    [
+        "compare the two call sites, and the branches that led there: on one side a collective is left out, or issued once too often",
+        "issue collectives of different groups in the same order on all ranks",
+    ]
+    .map(str::to_owned)
+    .into()
+}
+
 /// Returns the observation that would refute a verdict of that kind.
 #[must_use]
 pub fn refutation(kind: HangKind) -> &'static str {

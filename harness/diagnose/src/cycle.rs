@@ -382,6 +382,48 @@ pub fn gone_on(evidence: &HangEvidence, blamed: &[Rank]) -> Option<String> {
     })
 }
 
+/// Returns true if what a rank of a cycle would still do is not known, so that it may be where it is too early, or not at all.
+#[must_use]
+pub fn may_go_on(evidence: &HangEvidence, cycle: &[Rank]) -> bool {
+    let mut states = cycle.iter().filter_map(|rank| evidence.rank(*rank));
+    states.any(|state| state.coming().is_none())
+}
+
+/// Says that ranks of a cycle are in other collectives than the rest, although all these groups have the same members: of what such
+/// groups issue there is one order. Which of the two sides will go on to what the other is in is not known. `None` if it is, if the
+/// groups differ in their members, or if ranks wait for something else.
+#[must_use]
+pub fn elsewhere(evidence: &HangEvidence, cycle: &[Rank], blamed: &[Rank]) -> Option<String> {
+    let groups = groups_waited_for(evidence, cycle);
+    let mut members = groups.values();
+    let first = members.next()?;
+    if !may_go_on(evidence, cycle) || !members.all(|others| others == first) {
+        return None;
+    }
+    let mut places: BTreeMap<String, Vec<Rank>> = BTreeMap::new();
+    for rank in cycle {
+        let here = evidence.rank(*rank)?.now()?;
+        if !matches!(here, EventKind::Collective(_) | EventKind::Await(..)) {
+            return None;
+        }
+        places.entry(here.to_string()).or_default().push(*rank);
+    }
+    let (own, rest): (Vec<_>, Vec<_>) = places
+        .into_iter()
+        .partition(|(_, ranks)| ranks.iter().all(|rank| blamed.contains(rank)));
+    let text = |places: &[(String, Vec<Rank>)]| {
+        let each = places.iter().map(|(here, ranks)| {
+            format!("{} {} in {here}", named(ranks), verb(ranks, "is", "are"))
+        });
+        each.collect::<Vec<_>>().join(", ")
+    };
+    Some(format!(
+        "{}, while {}; the groups have the same members",
+        text(&own),
+        text(&rest)
+    ))
+}
+
 /// The collectives of a rank, in order.
 struct Order {
     /// Group and name of each.
@@ -451,7 +493,7 @@ fn has_same(one: &[String], other: &[String]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Collective, Process, TraceEvent, diagnose};
+    use crate::{Collective, Process, RankWait, TraceEvent, diagnose};
     use std::time::Duration;
 
     fn collective(group: &str, members: &[u32]) -> EventKind {
@@ -626,8 +668,8 @@ mod tests {
             rank(1, vec![message(false, 0, 0)]),
             rank(2, vec![message(false, 1, 0)]),
         ];
-        let all = (HangKind::CyclicWait, vec![0, 1, 2], Confidence::Proved);
-        assert_eq!(verdict(ranks.clone()), all);
+        let undecided = (HangKind::CyclicWait, vec![], Confidence::Proved);
+        assert_eq!(verdict(ranks.clone()), undecided);
         // There is no collective whose order could be wrong.
         let advice = diagnose(&HangEvidence {
             ranks,
@@ -656,12 +698,8 @@ mod tests {
             rank(1, vec![barrier()]),
             rank(2, vec![message(false, 1, 0)]),
         ];
-        let (kind, culprits, _) = verdict(either);
-        assert_eq!(kind, HangKind::CyclicWait);
-        assert!(
-            culprits.contains(&1) && culprits.contains(&2),
-            "{culprits:?}"
-        );
+        let undecided = (HangKind::CyclicWait, vec![], Confidence::Proved);
+        assert_eq!(verdict(either), undecided);
     }
 
     #[test]
@@ -676,8 +714,8 @@ mod tests {
             rank(1, vec![pair()]),
             rank(2, vec![all()]),
         ];
-        let both = (HangKind::CyclicWait, vec![0, 1], Confidence::Proved);
-        assert_eq!(verdict(ranks), both);
+        let undecided = (HangKind::CyclicWait, vec![], Confidence::Proved);
+        assert_eq!(verdict(ranks), undecided);
         // A member of neither pair is not the measure of a rank that has to be in one.
         let world = || collective("world", &[0, 1, 2, 3]);
         let leaders = || collective("leaders", &[0, 2]);
@@ -687,7 +725,7 @@ mod tests {
             rank(2, vec![world(), world()]),
             rank(3, vec![world(), world()]),
         ];
-        let tied = (HangKind::CyclicWait, vec![0, 2], Confidence::Proved);
+        let tied = (HangKind::CyclicWait, vec![], Confidence::Proved);
         assert_eq!(verdict(ranks), tied);
         // Of three members of both groups, two are a majority.
         let pair = || collective("other", &[0, 1, 2]);
@@ -696,8 +734,68 @@ mod tests {
             rank(1, vec![pair()]),
             rank(2, vec![all()]),
         ];
-        let odd = (HangKind::CyclicWait, vec![1], Confidence::Proved);
+        let odd = (HangKind::CollectiveMismatch, vec![1], Confidence::Proved);
         assert_eq!(verdict(ranks), odd);
+    }
+
+    #[test]
+    fn without_a_majority_a_cycle_of_ranks_that_may_go_on_accuses_none() {
+        // Readers have left the loop, or the others have not: nothing tells.
+        let world = || collective("world", &[0, 1, 2, 3]);
+        let pair = |first: u32| collective(&format!("pair {first}"), &[first, first + 1]);
+        let ranks = vec![
+            rank(0, vec![pair(0), world()]),
+            rank(1, vec![pair(0), pair(0)]),
+            rank(2, vec![pair(2), world()]),
+            rank(3, vec![pair(2), pair(2)]),
+        ];
+        let undecided = (HangKind::CyclicWait, vec![], Confidence::Proved);
+        assert_eq!(verdict(ranks), undecided);
+    }
+
+    #[test]
+    fn a_cycle_through_a_lock_is_proved_and_one_through_an_answer_is_not() {
+        let wait = |ranks: &[u32], is_proved| {
+            EventKind::AwaitRanks(RankWait {
+                text: format!("a wait for {ranks:?}"),
+                ranks: ranks.iter().copied().map(Rank).collect(),
+                is_proved,
+            })
+        };
+        let barrier = || collective("world", &[0, 1, 2]);
+        let ranks = |is_proved| {
+            vec![
+                rank(0, vec![barrier()]),
+                rank(1, vec![wait(&[0], is_proved)]),
+                rank(2, vec![barrier()]),
+            ]
+        };
+        let (kind, _, confidence) = verdict(ranks(true));
+        assert_eq!(
+            (kind, confidence),
+            (HangKind::CyclicWait, Confidence::Proved)
+        );
+        let (kind, _, confidence) = verdict(ranks(false));
+        assert_eq!(
+            (kind, confidence),
+            (HangKind::CyclicWait, Confidence::Likely)
+        );
+        // Ranks that have come to one shutdown do not wait for each other there.
+        let shutdown = |rank: u32| {
+            EventKind::AwaitRanks(RankWait {
+                text: "rpc.shutdown".into(),
+                ranks: [0, 1, 2]
+                    .map(Rank)
+                    .into_iter()
+                    .filter(|other| other.0 != rank)
+                    .collect(),
+                is_proved: false,
+            })
+        };
+        let late = rank(0, vec![EventKind::Own("its own code".into())]);
+        let ranks = vec![late, rank(1, vec![shutdown(1)]), rank(2, vec![shutdown(2)])];
+        let (kind, culprits, _) = verdict(ranks);
+        assert_eq!((kind, culprits), (HangKind::Slow, vec![0]));
     }
 
     /// Builds four ranks that each send to the next one in turn, three times; then rank 3 sends to rank 2, as rank 1 did once if `varies`.

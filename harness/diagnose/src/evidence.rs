@@ -198,6 +198,8 @@ pub enum EventKind {
     AwaitMessage(Message, usize),
     /// Waits until these keys of a store are set, by any rank.
     AwaitKeys(Vec<String>),
+    /// Waits for certain ranks in something other than a collective or a message.
+    AwaitRanks(RankWait),
     /// Destroys the group of this name.
     Destroy(String),
     /// Is in a call of which only the stack is known.
@@ -206,6 +208,17 @@ pub enum EventKind {
     Leave,
     /// Does something that needs no other rank, in words.
     Own(String),
+}
+
+/// A wait for certain ranks: for a lock that one of them has, or for the answer to a remote procedure call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RankWait {
+    /// What it waits in, in words: `a wait for the lock of /data/a.lock, which rank 2 has`.
+    pub text: String,
+    /// The ranks that it waits for.
+    pub ranks: Vec<Rank>,
+    /// Whether it ends only by what these ranks do on their main threads.
+    pub is_proved: bool,
 }
 
 /// A call with other ranks that a rank's stack shows: which number of its group it is, is not known.
@@ -302,6 +315,7 @@ impl std::fmt::Display for EventKind {
                     None => write!(f, "{verb} any rank"),
                 }
             }
+            Self::AwaitRanks(wait) => f.write_str(&wait.text),
             Self::AwaitKeys(keys) => write!(f, "a wait for `{}` of a store", keys.join("`, `")),
             Self::Destroy(group) => write!(f, "destroy_process_group({group})"),
             Self::Seen(call) => write!(f, "{call}"),

@@ -44,8 +44,8 @@ mod waiting;
 
 pub use errors::{ErrorCause, error_cause};
 pub use evidence::{
-    Collective, EventKind, ForeignListener, HangEvidence, Message, Process, RankState, Remaining,
-    Rendezvous, SeenCall, TraceEvent, list,
+    Collective, EventKind, ForeignListener, HangEvidence, Message, Process, RankState, RankWait,
+    Remaining, Rendezvous, SeenCall, TraceEvent, list,
 };
 
 pub use rendezvous::unreachable;

@@ -376,6 +376,10 @@ impl Participants<'_> {
             true => (HangKind::PortMismatch, "port"),
             false => (HangKind::PlaceMismatch, "place"),
         };
+        if places.len() > 2 && places.len() == self.participants.len() {
+            let summary = format!("{named_ranks} use a {what} each: {}", places.join(", "));
+            return Some(self.verdict(kind, Vec::new(), summary));
+        }
         let summary = format!(
             "{named_ranks} {} another {what} than the rest: {}{elsewhere}",
             verb(&culprits, "uses", "use"),
@@ -471,24 +475,30 @@ impl Participants<'_> {
                 .or_default()
                 .push(participant);
         }
-        let (claimed, claimants) = claims.iter().find(|(_, all)| all.len() > 1)?;
-        let false_ones: Vec<Rank> = claimants
-            .iter()
-            .map(|participant| participant.state.rank)
-            .filter(|rank| rank.0 != *claimed)
-            .collect();
-        let all_ranks: Vec<Rank> = claimants
-            .iter()
-            .map(|participant| participant.state.rank)
-            .collect();
-        let culprits = match false_ones.is_empty() {
-            true => all_ranks.clone(),
-            false => false_ones,
-        };
-        let summary = format!(
-            "processes {} all say that they are rank {claimed}",
-            list(&all_ranks)
-        );
+        let claims = claims.iter().filter(|(_, all)| all.len() > 1);
+        let mut culprits: Vec<Rank> = Vec::new();
+        let mut texts: Vec<String> = Vec::new();
+        for (claimed, claimants) in claims {
+            let all: Vec<Rank> = claimants.iter().map(|one| one.state.rank).collect();
+            // The launcher gave it to one of them.
+            let is_false = |rank: &Rank| rank.0 != *claimed;
+            match all.iter().any(is_false) {
+                true => culprits.extend(all.iter().copied().filter(is_false)),
+                false => culprits.extend(&all),
+            }
+            texts.push(match texts.is_empty() {
+                true => format!(
+                    "processes {} all say that they are rank {claimed}",
+                    list(&all)
+                ),
+                false => format!("{} that they are rank {claimed}", list(&all)),
+            });
+        }
+        if texts.is_empty() {
+            return None;
+        }
+        culprits.sort_unstable();
+        let summary = texts.join(", and ");
         Some(self.verdict(HangKind::DuplicateRank, culprits, summary))
     }
 

@@ -603,3 +603,29 @@ fn a_rank_still_making_a_group_that_is_refused_to_its_members_is_bound_like_them
     ]);
     assert_eq!(verdict(&evidence), (HangKind::DeviceBinding, vec![1, 2, 3]));
 }
+
+#[test]
+fn all_ranks_that_exist_twice_are_named() {
+    // The second node says that it is the first.
+    let claims = [0, 1, 0, 1].map(|claim| rendezvous(claim, 4, 29500));
+    let ranks = (0..)
+        .zip(claims)
+        .map(|(number, claim)| inside(rank(number), claim));
+    let evidence = job(ranks.collect());
+    assert_eq!(verdict(&evidence), (HangKind::DuplicateRank, vec![2, 3]));
+    let summary = diagnose(&evidence).summary;
+    let wanted = "processes 0, 2 all say that they are rank 0, and 1, 3 that they are rank 1";
+    assert_eq!(summary, wanted);
+}
+
+#[test]
+fn where_each_rank_means_to_meet_elsewhere_none_is_named() {
+    let places = |ports: [u16; 3]| {
+        let ranks = (0..)
+            .zip(ports)
+            .map(|(number, port)| inside(rank(number), rendezvous(number, 3, port)));
+        verdict(&job(ranks.collect()))
+    };
+    assert_eq!(places([1, 2, 3]), (HangKind::PortMismatch, vec![]));
+    assert_eq!(places([1, 2, 1]), (HangKind::PortMismatch, vec![1]));
+}

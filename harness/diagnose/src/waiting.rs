@@ -10,7 +10,7 @@ use super::common_rank::{self, WaitsFor};
 use super::cycle;
 use super::errors::{ErrorCause, error_cause};
 use super::evidence::{
-    EventKind, HangEvidence, Message, Process, RankState, TraceEvent, first_line, named,
+    EventKind, HangEvidence, Message, Process, RankState, RankWait, TraceEvent, first_line, named,
 };
 use super::groups::groups;
 use super::messages::{answers, as_message, awaited, messages, sides};
@@ -196,7 +196,11 @@ impl Ends {
             return Some(other);
         } else if !self.circle.is_empty() {
             let what = "wait for each other in a circle".to_owned();
-            (HangKind::CyclicWait, Confidence::Proved, &self.circle, what)
+            let confidence = match self.circle.iter().all(|rank| is_sure(evidence, *rank)) {
+                true => Confidence::Proved,
+                false => Confidence::Likely,
+            };
+            (HangKind::CyclicWait, confidence, &self.circle, what)
         } else if !self.busy.is_empty() {
             let is_coming = |rank: &Rank| {
                 evidence
@@ -254,9 +258,14 @@ impl Ends {
                 blamed = common_rank::in_all_cycles(waits).unwrap_or(blamed);
                 if blamed.len() < ranks.len() {
                     summary += &format!("; all circles go through {}", named(&blamed));
+                } else if cycle::may_go_on(evidence, &ranks) {
+                    blamed.clear();
+                    summary += "; nothing tells which of them should not be where it is";
                 }
             } else if let Some(gone_on) = cycle::gone_on(evidence, &blamed) {
                 (kind, summary) = (HangKind::MessageUnmatched, gone_on);
+            } else if let Some(elsewhere) = cycle::elsewhere(evidence, &ranks, &blamed) {
+                (kind, summary) = (HangKind::CollectiveMismatch, elsewhere);
             } else {
                 summary += &format!(
                     ", because {} issued collectives in another order than the rest",
@@ -273,8 +282,12 @@ impl Ends {
             facts.extend(counts(evidence));
         }
         let mut verdict = conclude(evidence, kind, confidence, blamed, summary).because(facts);
-        if kind == HangKind::CyclicWait && cycle::is_of_messages(evidence, &ranks) {
-            verdict.advice = advice::cycle_of_messages();
+        match kind {
+            HangKind::CyclicWait if cycle::is_of_messages(evidence, &ranks) => {
+                verdict.advice = advice::cycle_of_messages();
+            }
+            HangKind::CollectiveMismatch => verdict.advice = advice::other_collective(),
+            _ => {}
         }
         Some(verdict)
     }
@@ -380,6 +393,14 @@ impl<'a> Waits<'a> {
                 let others = self.evidence.ranks.iter();
                 let others = others.filter(|other| other.now() != state.now());
                 Some(others.map(|other| other.rank).collect())
+            }
+            // Those that are in the same, such as a common shutdown, have come.
+            EventKind::AwaitRanks(wait) => {
+                let is_elsewhere = |rank: &&Rank| {
+                    let other = self.by_rank.get(*rank);
+                    other.is_some_and(|other| !wait_is_common(wait, other))
+                };
+                Some(wait.ranks.iter().filter(is_elsewhere).copied().collect())
             }
             EventKind::Destroy(_) => {
                 Some(self.gone_before_teardown()).filter(|gone| !gone.is_empty())
@@ -505,6 +526,17 @@ impl Ends {
             (Process::Running | Process::Unknown, _) => false,
         };
     }
+}
+
+/// Returns true unless what a rank waits for may come from another thread than the main one of the ranks that it waits for.
+fn is_sure(evidence: &HangEvidence, rank: Rank) -> bool {
+    let now = evidence.rank(rank).and_then(RankState::now);
+    !matches!(now, Some(EventKind::AwaitRanks(wait)) if !wait.is_proved)
+}
+
+/// Returns true if another rank waits in the same thing.
+fn wait_is_common(wait: &RankWait, other: &RankState) -> bool {
+    matches!(other.now(), Some(EventKind::AwaitRanks(theirs)) if theirs.text == wait.text)
 }
 
 /// Returns true if it raised an error that is not an effect of other ranks.

@@ -6,6 +6,7 @@
 mod charged_time;
 mod command;
 mod environment;
+mod file_lock;
 mod idle_time;
 mod listener;
 mod process;
@@ -18,6 +19,7 @@ mod thread;
 pub use charged_time::{ChargedTime, processor_time, time_ready};
 pub use command::run_with_timeout;
 pub use environment::environment;
+pub use file_lock::{FileLockWait, file_lock_waits};
 pub use idle_time::idle_time;
 pub use listener::{
     Listener, StoreReply, addresses, is_connected_to, is_heard, listeners, probe_store, resolves,

@@ -52,6 +52,10 @@ REDUCING = ("all_reduce", "reduce", "reduce_scatter", "reduce_scatter_tensor")
 MESSAGES = {"send": (True, "dst"), "isend": (True, "dst"), "recv": (False, "src"), "irecv": (False, "src")}
 #: Those that return a work. Gloo gives a message up when its work is dropped.
 UNBLOCKING = ("isend", "irecv")
+#: Functions of ``torch.distributed.rpc`` that wait for other ranks.
+RPC = ("rpc_sync", "shutdown")
+#: Id of a ``PrefixStore`` -> its prefix.
+PREFIXES: dict[int, str] = {}
 #: Methods of stores that wait for keys.
 STORE = ("get", "wait")
 #: Calls that make and end groups.
@@ -102,8 +106,7 @@ def entry_of_init(arguments: Arguments) -> Entry:
     store = arguments.get("store")
     url = arguments.get("init_method") or "env://"
     if store is not None:
-        host, port = getattr(store, "host", None), getattr(store, "port", None)
-        method, place = "store", f"{host}:{port}" if host else type(store).__name__
+        method, place = "store", place_of_store(store)
     else:
         parts = urlparse(url)
         query = parse_qs(parts.query)
@@ -119,6 +122,16 @@ def entry_of_init(arguments: Arguments) -> Entry:
         else:
             place = parts.netloc
     return {"what": "init", "method": method, "place": place, "rank": rank, "world_size": size}
+
+
+def place_of_store(store: Any) -> str:
+    """Returns where a store is: host and port, or else its type; then the prefixes of its keys, outermost first."""
+    prefixes = []
+    while type(store).__name__ == "PrefixStore" and hasattr(store, "underlying_store"):
+        prefixes.append(PREFIXES.get(id(store), "?"))
+        store = store.underlying_store
+    host, port = getattr(store, "host", None), getattr(store, "port", None)
+    return "/".join([f"{host}:{port}" if host else type(store).__name__, *prefixes])
 
 
 def entry_of_collective(trace: CallTrace, module: Any, name: str, arguments: Arguments) -> Entry | None:
@@ -312,6 +325,70 @@ def wrap_store(trace: CallTrace, name: str, function: Callable[..., Any]) -> Cal
     return method
 
 
+def wrap_prefix(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns ``PrefixStore.__init__``, which remembers the prefix: the store itself does not tell it."""
+    import functools
+
+    @functools.wraps(function)
+    def init(self: Any, *args: Any, **kwargs: Any) -> Any:
+        result = function(self, *args, **kwargs)
+        try:
+            PREFIXES[id(self)] = str(args[0] if args else kwargs["prefix"])[:100]
+        except Exception:
+            pass
+        return result
+
+    return init
+
+
+def wrap_rpc(trace: CallTrace, module: Any, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns a function of ``torch.distributed.rpc`` that makes its call and records which ranks it waits for."""
+    import functools
+
+    local = trace.local
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        # A shutdown makes calls of its own.
+        if getattr(local, "depth", 0):
+            return function(*args, **kwargs)
+        error = None
+        entry: Entry = {"what": "rpc", "text": f"rpc.{name}", "to": [], "at": "", "id": 0, "epoch": trace.epoch}
+        try:
+            agent = module._get_current_rpc_agent()
+            if name == "rpc_sync":
+                to = args[0] if args else kwargs["to"]
+                worker = to if hasattr(to, "id") else agent.get_worker_info(to)
+                entry["text"], entry["to"] = f"rpc_sync to {worker.name}", [worker.id]
+            elif args[0] if args else kwargs.get("graceful", True):
+                own = agent.get_worker_info().id
+                entry["to"] = [worker.id for worker in agent.get_worker_infos() if worker.id != own]
+            entry["at"] = calling_location()
+            trace.enter(entry, is_new=False)
+        except Exception:
+            return function(*args, **kwargs)
+        local.depth = 1
+        try:
+            return function(*args, **kwargs)
+        except BaseException as caught:
+            error = caught
+            raise
+        finally:
+            local.depth = 0
+            try:
+                trace.leave(entry, error)
+            except Exception:
+                pass
+
+    return call
+
+
+def patch_rpc(trace: CallTrace, module: Any) -> None:
+    """Puts wrappers in the place of the functions of ``torch.distributed.rpc.api`` that wait for other ranks."""
+    for name in RPC:
+        setattr(module, name, wrap_rpc(trace, module, name, getattr(module, name)))
+
+
 def is_called_by_program() -> bool:
     """Returns whether the function that called the caller of this one is not torch's own."""
     return "/torch/" not in sys._getframe(2).f_code.co_filename
@@ -332,6 +409,10 @@ def patch(trace: CallTrace, module: Any) -> None:
             setattr(module.Store, name, wrap_store(trace, name, getattr(module.Store, name)))
         except Exception:
             pass
+    try:
+        module.PrefixStore.__init__ = wrap_prefix(module.PrefixStore.__init__)
+    except Exception:
+        pass
     try:
         hide_own_frames()
     except Exception:
@@ -372,8 +453,12 @@ def cut_own_frames(tb: TracebackType | None) -> TracebackType | None:
     return tb
 
 
+#: Modules that are patched, and by what.
+PATCHES = {MODULE: patch, "torch.distributed.rpc.api": patch_rpc}
+
+
 class Finder:
-    """A finder of modules that patches `MODULE` as soon as it is executed, before other modules take its functions."""
+    """A finder of modules that patches those of `PATCHES` once executed, before others take their functions."""
 
     def __init__(self, trace: CallTrace) -> None:
         """Takes the trace that calls are recorded in."""
@@ -383,7 +468,7 @@ class Finder:
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         """Returns what the other finders find, with a loader that patches; None for all other modules."""
-        if name != MODULE:
+        if name not in PATCHES:
             return None
         for finder in sys.meta_path:
             if finder is self or not hasattr(finder, "find_spec"):
@@ -391,11 +476,11 @@ class Finder:
             spec = finder.find_spec(name, path, target)
             if spec is not None:
                 if spec.loader is not None:
-                    self.patch_after(spec.loader)
+                    self.patch_after(spec.loader, PATCHES[name])
                 return spec
         return None
 
-    def patch_after(self, loader: Loader) -> None:
+    def patch_after(self, loader: Loader, patch: Callable[[CallTrace, Any], None]) -> None:
         """Has a loader patch the module after executing it."""
         execute = loader.exec_module
 

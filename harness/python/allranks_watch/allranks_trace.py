@@ -432,6 +432,8 @@ class CallTrace:
             if key in used or key.split(".", 1)[1] in self.recorder.groups
         }
         call = current_call(inside)
+        if call and call[0].get("text") == "rpc.shutdown" and handler_frame() is not None:
+            call = None  # it serves
         head["inside"] = call and {"entry": call[0], "since": call[1]}
         head["own"] = line and {"text": line[0], "at": line[1], "in": line[2]}
         head["finished"] = not self.ended and is_finished()
@@ -533,7 +535,7 @@ def kind_of_place(frame: FrameType | None) -> str:
     """Returns what a thread is in, by the frames of libraries between the program's own line and the innermost frame.
 
     It is one of ``breakpoint``, ``data loader``, ``backward``, ``torch``, ``child process``, ``event loop``,
-    ``requests``, ``lock``, ``connection``, or nothing.
+    ``unwoken event loop``, ``requests``, ``lock``, ``connection``, or nothing.
     """
     own = own_frame(frame)
     files = files_of(frame)
@@ -550,6 +552,8 @@ def kind_of_place(frame: FrameType | None) -> str:
     if any(name.endswith("/subprocess.py") for name in names):
         return "child process"
     loop = loop_of(frame)
+    if loop is not None and is_unwoken(loop):
+        return "unwoken event loop"
     if loop is not None and is_deserted(loop):
         return "event loop"
     if is_serving(frame):
@@ -569,6 +573,19 @@ def caller(frame: FrameType | None, file: str, function: str) -> FrameType | Non
         if code.co_name == function and code.co_filename.replace(os.sep, "/").endswith(file):
             return frame
         frame = frame.f_back
+    return None
+
+
+def handler_frame() -> FrameType | None:
+    """Returns the innermost frame of a thread that runs the program's code for a call by RPC; None if there is none.
+
+    Torch's own procedures, such as those of a shutdown, run on such threads too.
+    """
+    for frame in current_frames().values():
+        own = own_frame(frame)
+        is_called = caller(frame, "/torch/distributed/rpc/internal.py", "_run_function") is not None
+        if is_called and own is not None and is_own(own):
+            return frame
     return None
 
 
@@ -596,6 +613,18 @@ def is_deserted(loop: Any) -> bool:
         others = any(ident not in known for ident in current_frames())
         native = has_rpc or any(name in sys.modules for name in _NATIVE_WAKERS)
         return files <= own and not timers and not loop._ready and not others and not native
+    except Exception:
+        return False
+
+
+def is_unwoken(loop: Any) -> bool:
+    """Returns whether an event loop that waits has callbacks which are ready to run.
+
+    It sees them before it waits: they came from another thread, and not by ``call_soon_threadsafe``, which wakes it.
+    For a moment that is so of any callback from another thread.
+    """
+    try:
+        return any(not handle.cancelled() for handle in list(loop._ready))
     except Exception:
         return False
 
@@ -639,6 +668,8 @@ def is_served() -> bool:
 def current_line() -> Line:
     """Returns the innermost line of the main thread that is the program's own, and what it is in there."""
     first = main_frame()
+    if caller(first, "/torch/distributed/rpc/api.py", "shutdown") is not None:
+        first = handler_frame() or first
     frame = awaited(first) or own_frame(first)
     if frame is None:
         return None

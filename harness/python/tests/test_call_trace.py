@@ -268,6 +268,70 @@ class CallTraceTest(unittest.TestCase):
         after = time.time()
         self.assertTrue(before <= self.read()["left"] <= after)
 
+    def test_a_store_is_known_by_the_prefixes_of_its_keys(self):
+        class PrefixStore:
+            def __init__(self, prefix, store):
+                self.underlying_store = store
+
+        module = library()
+        module.PrefixStore = PrefixStore
+        allranks_patch.patch(self.trace, module)
+        server = SimpleNamespace(host="node1", port=29500)
+        store = PrefixStore("job", PrefixStore(prefix="run", store=server))
+        self.assertEqual(allranks_patch.place_of_store(store), "node1:29500/job/run")
+        self.assertEqual(allranks_patch.place_of_store(server), "node1:29500")
+
+    def test_calls_of_rpc_name_the_ranks_that_they_wait_for(self):
+        workers = {name: SimpleNamespace(name=name, id=number) for number, name in enumerate(["server", "trainer"])}
+        agent = SimpleNamespace(
+            get_worker_info=lambda name="trainer": workers[name], get_worker_infos=lambda: list(workers.values())
+        )
+        seen = []
+
+        def record(*args, **kwargs):
+            (inside,) = self.trace.inside.values()
+            seen.append((inside[0]["text"], inside[0]["to"]))
+
+        def shutdown(graceful=True):
+            module.rpc_sync("server", print)  # what a shutdown calls is not the program's
+
+        module = SimpleNamespace(_get_current_rpc_agent=lambda: agent, rpc_sync=record, shutdown=shutdown)
+        allranks_patch.patch_rpc(self.trace, module)
+        module.rpc_sync("server", print)
+        module.shutdown()
+        self.assertEqual(seen, [("rpc_sync to server", [0]), ("rpc.shutdown", [0])])
+        self.assertEqual(self.trace.inside, {})
+
+    def test_an_event_loop_that_sleeps_on_ready_callbacks_is_unwoken(self):
+        import asyncio
+
+        held = {}
+
+        async def wait():
+            held["loop"], held["queue"] = asyncio.get_running_loop(), asyncio.Queue()
+            await held["queue"].get()
+
+        thread = threading.Thread(target=lambda: asyncio.run(wait()))
+        thread.start()
+
+        def kind():
+            return kind_of_place(sys._current_frames().get(thread.ident))
+
+        def comes(wanted):
+            for _ in range(2000):
+                if kind() == wanted:
+                    return True
+                time.sleep(0.01)
+            return False
+
+        while "queue" not in held or not held["queue"]._getters:
+            time.sleep(0.01)
+        self.assertTrue(comes("requests"))
+        held["queue"].put_nowait(1)
+        self.assertTrue(comes("unwoken event loop"))
+        held["loop"].call_soon_threadsafe(lambda: None)
+        thread.join()
+
 
 if __name__ == "__main__":
     unittest.main()

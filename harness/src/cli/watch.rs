@@ -2,7 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
@@ -207,7 +207,11 @@ fn say(arguments: &WatchArguments, event: &Event, err: &mut impl Write) -> io::R
             let seconds = still.as_secs_f64();
             show(err, &format!("no progress for {seconds:.0} s: "), diagnosis)?;
         }
-        Event::Moves => writeln!(err, "allranks watch: it moves again")?,
+        Event::StillStopped => writeln!(err, "allranks watch: it is still stopped")?,
+        Event::Moves => {
+            writeln!(err, "allranks watch: it moves again")?;
+            withdraw(arguments)?;
+        }
         Event::NotHung(seen) => writeln!(err, "allranks watch: not hung: {seen}")?,
         Event::Note(text) => writeln!(err, "allranks watch: {text}")?,
         Event::Unkilled(left) => {
@@ -237,7 +241,24 @@ fn record(arguments: &WatchArguments, diagnosis: &Diagnosis) -> io::Result<()> {
             .collect(),
         diagnosis,
     };
-    let mut text = serde_json::to_vec_pretty(&record)?;
+    write(path, &record)
+}
+
+/// Adds to the file of the verdict, if there is one, that the job has moved since.
+fn withdraw(arguments: &WatchArguments) -> io::Result<()> {
+    let Some(path) = &arguments.json else {
+        return Ok(());
+    };
+    let Ok(text) = std::fs::read(path) else {
+        return Ok(());
+    };
+    let mut record: serde_json::Value = serde_json::from_slice(&text)?;
+    record["moves_again"] = true.into();
+    write(path, &record)
+}
+
+fn write(path: &Path, record: &impl Serialize) -> io::Result<()> {
+    let mut text = serde_json::to_vec_pretty(record)?;
     text.push(b'\n');
     std::fs::write(path, text)
 }

@@ -208,6 +208,13 @@ pub enum Call {
         /// The keys that are waited for.
         keys: Vec<String>,
     },
+    /// A call of `torch.distributed.rpc` that waits for other ranks.
+    Rpc {
+        /// The call, in words: `rpc_sync to server`.
+        text: String,
+        /// The ranks that it waits for.
+        to: Vec<Rank>,
+    },
     /// A call that concerns no other rank.
     Own {
         /// Its name.

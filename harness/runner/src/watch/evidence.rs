@@ -11,8 +11,8 @@ use super::job::RankProcess;
 use super::reach::Reach;
 use allranks_diagnose::ForeignListener;
 use allranks_diagnose::{
-    Collective, EventKind, HangEvidence, Message, Process, RankState, Remaining, Rendezvous,
-    TraceEvent, list,
+    Collective, EventKind, HangEvidence, Message, Process, RankState, RankWait, Remaining,
+    Rendezvous, TraceEvent, list,
 };
 use allranks_host::Activity;
 use allranks_model::names::Rank;
@@ -35,7 +35,38 @@ pub fn evidence(
     let is_whole = is_whole(ranks, assume_whole);
     let mut evidence = evidence_of_ranks(ranks, hosts, still, is_whole)?;
     evidence.foreign_listeners = foreign_listeners(is_ours, &evidence);
+    note_file_locks(&mut evidence, ranks);
     Some(evidence)
+}
+
+/// Notes of which ranks in code of their own the kernel says that they wait for the lock of a file, where another rank has it.
+fn note_file_locks(evidence: &mut HangEvidence, ranks: &[(Rank, &RankProcess)]) {
+    let is_own = |state: &RankState| matches!(state.now(), Some(EventKind::Own(_)));
+    if !evidence.ranks.iter().any(is_own) {
+        return;
+    }
+    let rank_of = |pid: u32| {
+        let mut all = ranks.iter();
+        all.find(|(_, process)| process.pid == pid)
+            .map(|(rank, _)| *rank)
+    };
+    for wait in allranks_host::file_lock_waits() {
+        let (Some(rank), Some(holder)) = (rank_of(wait.pid), rank_of(wait.holder)) else {
+            continue;
+        };
+        let mut states = evidence.ranks.iter_mut();
+        let Some(state) = states.find(|state| state.rank == rank && is_own(state)) else {
+            continue;
+        };
+        if let Some((event, _)) = &mut state.doing {
+            let file = wait.path().unwrap_or_else(|| "a file".to_owned());
+            event.what = EventKind::AwaitRanks(RankWait {
+                text: format!("a wait for the lock of {file}, which rank {holder} has"),
+                ranks: vec![holder],
+                is_proved: true,
+            });
+        }
+    }
 }
 
 /// The same without what else is on this machine: for ranks that were looked at elsewhere.
@@ -233,6 +264,10 @@ impl Frame {
         state.recorded = device_messages::under_way(call_trace);
         let inside = call_trace.inside.as_ref();
         let inside = inside.filter(|inside| inside.entry.epoch == self.epoch);
+        // What C++ code issued before the process was stopped is not in a record from before: without that, the rank's
+        // collectives would have other numbers than those of the others.
+        let is_cut_off =
+            matches!(process.activity, Some(Activity::Stopped)) && call_trace.is_stale();
         // The message whose work the rank waits for.
         let mut awaited = None;
         for entry in call_trace
@@ -246,7 +281,8 @@ impl Frame {
                 // The rank has left this world: no more calls of it will come.
                 state.ahead = Remaining::Known(Vec::new());
             }
-            if !entry.is_issued {
+            let is_numbered = matches!(entry.call, Call::Collective { .. });
+            if !entry.is_issued || is_numbered && is_cut_off {
                 continue;
             }
             // A rank that waits for a collective or a message has issued it.
@@ -271,6 +307,12 @@ impl Frame {
             state.ahead = Remaining::Known(Vec::new());
         }
         state.doing = self.doing(process, call_trace, inside, hosts)?;
+        if is_cut_off
+            && let Some((event, _)) = &mut state.doing
+            && matches!(event.what, EventKind::Collective(_) | EventKind::Await(..))
+        {
+            event.what = EventKind::Own(event.what.to_string());
+        }
         if let (Some((event, _)), Some(awaited)) = (&mut state.doing, awaited)
             && matches!(event.what, EventKind::Message(_))
         {
@@ -406,6 +448,12 @@ impl Frame {
             }),
             Call::Own { text } => EventKind::Own(text.clone()),
             Call::Store { keys } => EventKind::AwaitKeys(keys.clone()),
+            // The other side answers on threads of its own.
+            Call::Rpc { text, to } => EventKind::AwaitRanks(RankWait {
+                text: text.clone(),
+                ranks: to.clone(),
+                is_proved: false,
+            }),
             Call::End { .. } => return Some(None),
         };
         let at = entry.at.clone();

@@ -28,6 +28,9 @@ pub enum Event {
     Verdict(Diagnosis),
     /// Nothing has moved for this long, and there is no verdict; the diagnosis says where each rank is.
     Still(Diagnosis, Duration),
+    /// A verdict on ranks that are stopped still holds after many times the patience: whoever stopped them has had time to let them
+    /// go on.
+    StillStopped,
     /// A world that was reported before moves again.
     Moves,
     /// A job that was attached to does not hang; what is seen of it.
@@ -96,6 +99,8 @@ type Calls = BTreeMap<Rank, (u32, u64)>;
 #[derive(Debug)]
 struct LastReport {
     is_verdict: bool,
+    /// True if it is a verdict on stopped ranks, and it has not been reported that it holds.
+    is_of_stopped: bool,
     calls: Calls,
     /// Since when nothing had moved.
     since: Instant,
@@ -271,7 +276,7 @@ impl WorldDetector {
             false => self.called,
         };
         let mut events = Vec::new();
-        if let Some(last_report) = &self.last_report {
+        if let Some(last_report) = &mut self.last_report {
             let has_moved = |(rank, calls): (&Rank, &(u32, u64))| {
                 self.last
                     .get(rank)
@@ -281,6 +286,11 @@ impl WorldDetector {
                 self.last_report = None;
                 events.push(Event::Moves);
             } else if last_report.is_verdict {
+                let limit = self.patience * WAITING_PATIENCES;
+                if last_report.is_of_stopped && now.duration_since(last_report.since) >= limit {
+                    last_report.is_of_stopped = false;
+                    events.push(Event::StillStopped);
+                }
                 return events;
             } else if last_report.since != since {
                 self.last_report = None;
@@ -323,6 +333,7 @@ impl WorldDetector {
         if let Some(event) = last_report {
             self.last_report = Some(LastReport {
                 is_verdict: matches!(event, Event::Verdict(_)),
+                is_of_stopped: is_of_stopped(&event),
                 calls: self.calls(&held),
                 since,
             });
@@ -509,6 +520,12 @@ impl WorldDetector {
     }
 }
 
+/// Returns true if an event is a verdict on ranks that a signal or a debugger has stopped, and may let go on.
+#[must_use]
+pub fn is_of_stopped(event: &Event) -> bool {
+    matches!(event, Event::Verdict(one) if one.kind == HangKind::PeerStopped)
+}
+
 /// Returns what a rank is in at its line of the program's own code, as its call trace has it.
 fn kind_of_wait(process: &RankProcess) -> Option<String> {
     Some(process.call_trace.as_ref()?.own.as_ref()?.kind.clone())
@@ -538,6 +555,7 @@ fn multiple(
         "breakpoint" => Some(WAITING_PATIENCES),
         // Whatever may wake it is not seen: it gets as long as what works.
         "event loop" => Some(WORKING_PATIENCES),
+        "unwoken event loop" => Some(WAITING_PATIENCES),
         _ if has_work_below => Some(WORKING_PATIENCES),
         "data loader" | "lock" => Some(WAITING_PATIENCES),
         // A training step does not keep the interpreter from answering for this long.
@@ -685,6 +703,9 @@ fn advice(kind: &str) -> Option<&'static str> {
         }
         "connection" => {
             "that rank waits for another process to send to it or to read: ss -tnp | grep PID says which; give the connection a timeout"
+        }
+        "unwoken event loop" => {
+            "callbacks are ready in that rank's event loop, and it sleeps: what another thread gives to it (a queue's item, a future's result) must go through loop.call_soon_threadsafe or asyncio.run_coroutine_threadsafe"
         }
         "event loop" => {
             "nothing can wake that rank's event loop: look for a task that has ended with an error, and for what should have set the future or event that is awaited there"

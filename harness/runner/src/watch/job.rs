@@ -116,7 +116,12 @@ impl RankProcess {
                         .iter()
                         .rev()
                         .find_map(|entry| match &entry.call {
-                            Call::Init { place, .. } => {
+                            Call::Init { method, place, .. } => {
+                                let place = match method.as_str() {
+                                    // A prefix of the keys behind the address.
+                                    "store" => place.split('/').next().unwrap_or_default(),
+                                    _ => place,
+                                };
                                 Some(place.replace("127.0.0.1", "localhost"))
                             }
                             _ => None,

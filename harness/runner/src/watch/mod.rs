@@ -259,9 +259,14 @@ pub async fn watch(settings: &Settings, tell: &mut dyn FnMut(Event)) -> io::Resu
             }
         }
         for event in lost.map(Event::Note).into_iter().chain(events) {
-            let is_verdict = matches!(event, Event::Verdict(_));
+            // What has stopped a rank may let it go on.
+            let is_final = match &event {
+                Event::StillStopped => true,
+                Event::Verdict(_) => shared.is_some() || !hang_detector::is_of_stopped(&event),
+                _ => false,
+            };
             tell(event);
-            if is_verdict && settings.kill_on_verdict {
+            if is_final && settings.kill_on_verdict {
                 end(&mut program, tell).await;
                 leave(shared.as_mut(), 1);
                 return Ok(Ending::Verdict);

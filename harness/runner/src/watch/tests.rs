@@ -202,3 +202,23 @@ fn a_server_that_tells_the_others_of_a_request_may_be_idle_and_one_that_does_not
     // It has gone to that call after a long pause before: it may be what it is idle before.
     assert!(!left(300.0, "all_reduce"));
 }
+
+#[test]
+fn a_rank_that_was_stopped_before_its_record_was_written_contradicts_nobody() {
+    // C++ code has issued an all_gather on each rank; the record of the stopped one is from before.
+    let recorded = |name: &str, number| call(number as u64 + 1, number, name);
+    let others = [recorded("all_gather", 0), recorded("all_reduce", 1)];
+    let mut ranks = vec![
+        rank(0, 3, 2, &others),
+        rank(1, 3, 1, &[recorded("all_reduce", 0)]),
+        rank(2, 3, 2, &others),
+    ];
+    assert_eq!(verdict_on(ranks.clone()).0, HangKind::CollectiveSkipped);
+    ranks[1].activity = Some(Activity::Stopped);
+    assert_eq!(verdict_on(ranks.clone()).0, HangKind::CollectiveSkipped);
+    if let Some(call_trace) = &mut ranks[1].call_trace {
+        let counts = json!({"status": {"0": {"last_enqueued_collective": 2}}});
+        call_trace.recorder = serde_json::from_value(counts).unwrap();
+    }
+    assert_eq!(verdict_on(ranks).0, HangKind::PeerStopped);
+}

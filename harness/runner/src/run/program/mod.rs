@@ -421,6 +421,7 @@ async fn wait(
                         | Event::Moves
                         | Event::NotHung(_)
                         | Event::Note(_)
+                        | Event::StillStopped
                         | Event::Unkilled(_) => {}
                     }
                 }
