@@ -37,8 +37,8 @@ pub fn file_lock_waits() -> Vec<FileLockWait> {
     std::fs::read_to_string("/proc/locks").map_or_else(|_| Vec::new(), |text| waits_in(&text))
 }
 
-/// Reads `/proc/locks`: `1: FLOCK ADVISORY WRITE PID MAJOR:MINOR:INODE 0 EOF`, and below it with the same number and an arrow what waits
-/// for it.
+/// Returns the waits that a text in the form of `/proc/locks` lists. A lock is `1: FLOCK ADVISORY WRITE PID MAJOR:MINOR:INODE 0 EOF`; a
+/// wait for it stands below, with the same number and an arrow: `1: -> FLOCK ...`.
 fn waits_in(text: &str) -> Vec<FileLockWait> {
     let mut waits = Vec::new();
     let mut held: Option<(&str, u32)> = None;

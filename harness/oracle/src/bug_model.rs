@@ -17,7 +17,7 @@ pub(super) enum BugModel {
     /// Nothing happens.
     Before,
     /// Every contribution is this rank's own.
-    OwnOnly,
+    OwnForAll,
     /// Another operator, another divisor.
     Operator(ReduceOp, u64),
     /// A member, by position, contributes nothing.
@@ -27,7 +27,7 @@ pub(super) enum BugModel {
     /// Every rank leaves out its own contribution.
     WithoutOwn,
     /// The rank's own contribution, as it is.
-    NotCombined,
+    OwnOnly,
     /// The first member's factor counts for all.
     FirstFactor,
     /// Each factor is applied this many times.
@@ -107,13 +107,13 @@ pub(super) fn hypotheses(facts: &Facts, world: u32) -> Vec<(Class, BugModel)> {
         }
         _ => {}
     }
-    list.push((Class::OwnTimesWorld, BugModel::OwnOnly));
+    list.push((Class::OwnTimesWorld, BugModel::OwnForAll));
     let name = |position: u32| facts.members[position as usize];
     list.extend((0..ranks).map(|rank| (Class::RankDropped(name(rank)), BugModel::Without(rank))));
     list.extend((0..ranks).map(|rank| (Class::RankDoubled(name(rank)), BugModel::Twice(rank))));
     if ranks > 1 {
         list.push((Class::OwnDropped, BugModel::WithoutOwn));
-        list.push((Class::OwnOnly, BugModel::NotCombined));
+        list.push((Class::OwnOnly, BugModel::OwnOnly));
     }
     if facts.purpose.reduce == Some(ReduceOp::PremulSum) {
         list.push((Class::FactorOfAnotherRank, BugModel::FirstFactor));
@@ -227,12 +227,12 @@ impl<'a> Comparison<'a> {
             BugModel::Reversed { whole } => {
                 return self.moved(spot, whole, |index, len| len - 1 - index);
             }
-            BugModel::OwnOnly
+            BugModel::OwnForAll
             | BugModel::Operator(..)
             | BugModel::Without(_)
             | BugModel::Twice(_)
             | BugModel::WithoutOwn
-            | BugModel::NotCombined
+            | BugModel::OwnOnly
             | BugModel::FirstFactor
             | BugModel::FactorTimes(_)
             | BugModel::SourceShift(_)
@@ -260,7 +260,7 @@ impl<'a> Comparison<'a> {
         let ranks = facts.members.len() as u32;
         let from = facts.position(rank)?;
         let bits = match bug {
-            BugModel::OwnOnly if facts.gathers() => {
+            BugModel::OwnForAll if facts.gathers() => {
                 let slot = facts.redirect(slot, |_| from).unwrap_or(slot);
                 self.block(spot.rank, slot, spot.index)
             }
@@ -297,20 +297,16 @@ impl<'a> Comparison<'a> {
             CompareMode::Exact | CompareMode::Special
         );
         let all = |slot: u32| self.contributions(slot, spot.index);
+        let own = || {
+            let position = facts.position(spot.rank)? as usize;
+            self.contribution(spot.rank, position, slot, spot.index)
+        };
         let usual = |elements: &[Contribution], exact: bool| {
             self.combined(op, ranks.into(), elements, exact)
         };
         match bug {
-            BugModel::OwnOnly => {
-                let position = facts.position(spot.rank)? as usize;
-                let own = self.contribution(spot.rank, position, slot, spot.index)?;
-                usual(&vec![own; ranks as usize], exact)
-            }
-            BugModel::NotCombined => {
-                let position = facts.position(spot.rank)? as usize;
-                let own = self.contribution(spot.rank, position, slot, spot.index)?;
-                Some(own.bits.into())
-            }
+            BugModel::OwnForAll => usual(&vec![own()?; ranks as usize], exact),
+            BugModel::OwnOnly => Some(own()?.bits.into()),
             BugModel::Operator(op, divisor) => {
                 let exact = exact && facts.purpose.reduce != Some(ReduceOp::Product);
                 let designed = matches!(

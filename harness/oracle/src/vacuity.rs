@@ -112,7 +112,11 @@ impl Prepared {
         let every = breadth == Breadth::EveryRank;
         let mut alternatives = vec![(BugModel::Before, "no call at all".to_owned(), every)];
         if ranks > 1 {
-            alternatives.push((BugModel::OwnOnly, "own times world size".to_owned(), every));
+            alternatives.push((
+                BugModel::OwnForAll,
+                "own times world size".to_owned(),
+                every,
+            ));
         }
         for by in 1..ranks {
             let name = format!("a rotation of the ranks by {by}");
@@ -175,7 +179,7 @@ impl Prepared {
         };
         match bug {
             BugModel::Before => !own || spot.piece.before == Fill::Sentinel,
-            BugModel::OwnOnly => {
+            BugModel::OwnForAll => {
                 !own && !matches!(spot.piece.after, Origin::Copy { rank, .. } if rank == spot.rank)
             }
             BugModel::Root(root) => {

@@ -291,6 +291,26 @@ def wrap_wait(trace: CallTrace, function: Callable[..., Any]) -> Callable[..., A
     return wait
 
 
+def call_in(trace: CallTrace, entry: Entry, call: Callable[[], Any]) -> Any:
+    """Makes a call, in which the trace shows this thread meanwhile, and returns its result; the entry is not kept."""
+    error = None
+    try:
+        entry["at"] = calling_location()
+        trace.enter(entry, is_new=False)
+    except Exception:
+        pass
+    try:
+        return call()
+    except BaseException as caught:
+        error = caught
+        raise
+    finally:
+        try:
+            trace.leave(entry, error)
+        except Exception:
+            pass
+
+
 def wrap_store(trace: CallTrace, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """Returns a method of a store that makes the same call, and records which keys the program waits for."""
     import functools
@@ -305,22 +325,7 @@ def wrap_store(trace: CallTrace, name: str, function: Callable[..., Any]) -> Cal
         given = args[0] if args else kwargs.get("keys" if name == "wait" else "key")
         keys = [given] if isinstance(given, str) else [key for key in given or () if isinstance(key, str)]
         entry: Entry = {"what": "store", "keys": keys[:50], "at": "", "id": 0, "epoch": trace.epoch}
-        error = None
-        try:
-            entry["at"] = calling_location()
-            trace.enter(entry, is_new=False)
-        except Exception:
-            pass
-        try:
-            return function(self, *args, **kwargs)
-        except BaseException as caught:
-            error = caught
-            raise
-        finally:
-            try:
-                trace.leave(entry, error)
-            except Exception:
-                pass
+        return call_in(trace, entry, lambda: function(self, *args, **kwargs))
 
     return method
 
@@ -352,7 +357,6 @@ def wrap_rpc(trace: CallTrace, module: Any, name: str, function: Callable[..., A
         # A shutdown makes calls of its own.
         if getattr(local, "depth", 0):
             return function(*args, **kwargs)
-        error = None
         entry: Entry = {"what": "rpc", "text": f"rpc.{name}", "to": [], "at": "", "id": 0, "epoch": trace.epoch}
         try:
             agent = module._get_current_rpc_agent()
@@ -363,22 +367,13 @@ def wrap_rpc(trace: CallTrace, module: Any, name: str, function: Callable[..., A
             elif args[0] if args else kwargs.get("graceful", True):
                 own = agent.get_worker_info().id
                 entry["to"] = [worker.id for worker in agent.get_worker_infos() if worker.id != own]
-            entry["at"] = calling_location()
-            trace.enter(entry, is_new=False)
         except Exception:
             return function(*args, **kwargs)
-        local.depth = 1
+        local.depth = getattr(local, "depth", 0) + 1
         try:
-            return function(*args, **kwargs)
-        except BaseException as caught:
-            error = caught
-            raise
+            return call_in(trace, entry, lambda: function(*args, **kwargs))
         finally:
-            local.depth = 0
-            try:
-                trace.leave(entry, error)
-            except Exception:
-                pass
+            local.depth -= 1
 
     return call
 

@@ -2,7 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
@@ -109,6 +109,9 @@ struct Record<'a> {
     command: Vec<String>,
     #[serde(flatten)]
     diagnosis: &'a Diagnosis,
+    /// True if ranks have moved since.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    moves_again: bool,
 }
 
 /// Watches a program. Returns the exit code.
@@ -155,8 +158,9 @@ fn run(arguments: &WatchArguments, err: &mut impl Write) -> Result<Ending, Failu
         .enable_all()
         .build()?;
     let mut trouble = None;
+    let mut recorded = None;
     let mut tell = |event: Event| {
-        if let Err(error) = say(arguments, &event, err) {
+        if let Err(error) = say(arguments, event, &mut recorded, err) {
             trouble.get_or_insert(error);
         }
     };
@@ -170,8 +174,9 @@ fn run(arguments: &WatchArguments, err: &mut impl Write) -> Result<Ending, Failu
 /// Looks at a job that runs; the exit code.
 fn attach(arguments: &WatchArguments, err: &mut impl Write) -> u8 {
     let mut trouble = None;
+    let mut recorded = None;
     let mut tell = |event: Event| {
-        if let Err(error) = say(arguments, &event, err) {
+        if let Err(error) = say(arguments, event, &mut recorded, err) {
             trouble.get_or_insert(error);
         }
     };
@@ -196,26 +201,38 @@ fn attach(arguments: &WatchArguments, err: &mut impl Write) -> u8 {
     failure.exit() as u8
 }
 
-/// Tells what is seen.
-fn say(arguments: &WatchArguments, event: &Event, err: &mut impl Write) -> io::Result<()> {
+/// Tells what is seen. `recorded` is the last verdict, as long as no rank has moved since.
+fn say(
+    arguments: &WatchArguments,
+    event: Event,
+    recorded: &mut Option<Diagnosis>,
+    err: &mut impl Write,
+) -> io::Result<()> {
     match event {
         Event::Verdict(diagnosis) => {
-            show(err, "hang: ", diagnosis)?;
-            record(arguments, diagnosis)?;
+            show(err, "hang: ", &diagnosis)?;
+            record(arguments, &diagnosis, false)?;
+            *recorded = Some(diagnosis);
         }
         Event::Still(diagnosis, still) => {
             let seconds = still.as_secs_f64();
-            show(err, &format!("no progress for {seconds:.0} s: "), diagnosis)?;
+            show(
+                err,
+                &format!("no progress for {seconds:.0} s: "),
+                &diagnosis,
+            )?;
         }
         Event::StillStopped => writeln!(err, "allranks watch: it is still stopped")?,
         Event::Moves => {
             writeln!(err, "allranks watch: it moves again")?;
-            withdraw(arguments)?;
+            if let Some(diagnosis) = recorded.take() {
+                record(arguments, &diagnosis, true)?;
+            }
         }
         Event::NotHung(seen) => writeln!(err, "allranks watch: not hung: {seen}")?,
         Event::Note(text) => writeln!(err, "allranks watch: {text}")?,
         Event::Unkilled(left) => {
-            if let Some(text) = unkilled(left) {
+            if let Some(text) = unkilled(&left) {
                 writeln!(err, "allranks watch: {text}")?;
             }
         }
@@ -229,7 +246,7 @@ fn show(err: &mut impl Write, what: &str, diagnosis: &Diagnosis) -> io::Result<(
     err.write_all(format!("allranks watch: {what}{text}\n").as_bytes())
 }
 
-fn record(arguments: &WatchArguments, diagnosis: &Diagnosis) -> io::Result<()> {
+fn record(arguments: &WatchArguments, diagnosis: &Diagnosis, moves_again: bool) -> io::Result<()> {
     let Some(path) = &arguments.json else {
         return Ok(());
     };
@@ -240,25 +257,9 @@ fn record(arguments: &WatchArguments, diagnosis: &Diagnosis) -> io::Result<()> {
             .map(|word| word.to_string_lossy().into_owned())
             .collect(),
         diagnosis,
+        moves_again,
     };
-    write(path, &record)
-}
-
-/// Adds to the file of the verdict, if there is one, that the job has moved since.
-fn withdraw(arguments: &WatchArguments) -> io::Result<()> {
-    let Some(path) = &arguments.json else {
-        return Ok(());
-    };
-    let Ok(text) = std::fs::read(path) else {
-        return Ok(());
-    };
-    let mut record: serde_json::Value = serde_json::from_slice(&text)?;
-    record["moves_again"] = true.into();
-    write(path, &record)
-}
-
-fn write(path: &Path, record: &impl Serialize) -> io::Result<()> {
-    let mut text = serde_json::to_vec_pretty(record)?;
+    let mut text = serde_json::to_vec_pretty(&record)?;
     text.push(b'\n');
     std::fs::write(path, text)
 }

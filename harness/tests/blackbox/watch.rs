@@ -353,7 +353,7 @@ fn ddp_healthy() {
     );
 }
 
-/// A rank that is stopped is told of, and the job is not ended: whoever has stopped it lets it go on.
+/// A job goes on under `--kill-on-verdict` if its stopped rank is continued within 3 times the patience; the verdict is given all the same.
 fn stopped_for_a_while() {
     let stage = Stage::new("stopped_for_a_while");
     let json = stage.path("hang.json").display().to_string();

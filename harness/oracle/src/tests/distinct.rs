@@ -26,7 +26,7 @@ fn bugs(ranks: u32, len: i64) -> Vec<(&'static str, BugModel)> {
     let whole = false;
     let mut bugs = vec![
         ("identity", BugModel::Before),
-        ("own times world", BugModel::OwnOnly),
+        ("own times world", BugModel::OwnForAll),
         ("reversal", BugModel::Reversed { whole }),
         ("shift", BugModel::Rotated { by: 1, whole }),
         (
@@ -65,7 +65,7 @@ fn excuse(check: &OpCheck, bug: &'static str, model: BugModel) -> Option<&'stati
         Some(Min | Max | Band | Bor) if bug == "rank doubled" => {
             Some("taking the same again changes no extreme and no bit")
         }
-        None if check.splits == Splits::WithZero && model == BugModel::OwnOnly && ranks < 4 => {
+        None if check.splits == Splits::WithZero && model == BugModel::OwnForAll && ranks < 4 => {
             Some("no two ranks have a block for each other")
         }
         None if check.op == Op::Gather

@@ -28,8 +28,8 @@ pub enum Event {
     Verdict(Diagnosis),
     /// Nothing has moved for this long, and there is no verdict; the diagnosis says where each rank is.
     Still(Diagnosis, Duration),
-    /// A verdict on ranks that are stopped still holds after many times the patience: whoever stopped them has had time to let them
-    /// go on.
+    /// Ranks that a verdict has named as stopped are still stopped after 3 times the patience, in which a scheduler or a debugger
+    /// could have let them go on.
     StillStopped,
     /// A world that was reported before moves again.
     Moves,
