@@ -8,7 +8,7 @@ use allranks_model::outcome::{Outcome, Verdict};
 use rustix::process::Signal;
 
 use super::stage::{Stage, assert_reported, check, checkout, read};
-use super::{Lack, Test, plain, unless_lacking};
+use super::{Lack, Test, plain, unless_lacking, with_torch};
 
 /// No progress for so long is a hang: for drivers that must be caught hanging.
 const SHORT: f64 = 3.0;
@@ -217,6 +217,10 @@ pub fn tests() -> Vec<Test> {
         }),
         plain("virtue::is_seldom_let_run", seldom_let_run),
         plain("virtue::waits_for_a_processor", waits_for_a_processor),
+        with_torch(
+            "virtue::script_waits_for_a_processor",
+            script_waits_for_a_processor,
+        ),
         plain(
             "rank::one_that_a_busy_machine_lets_not_import",
             not_let_import,
@@ -336,6 +340,38 @@ fn seldom_let_run() {
 /// A rank that computes in a call and has to share its processor with others is no hang, although it takes several times the
 /// deadline. Where the machine is far too busy besides, the world is given up, and no rank is blamed.
 fn waits_for_a_processor() {
+    let stage = Stage::new("waits");
+    let case = case(&stage, 1.0);
+    let driver = own_driver("works_in_sums.py");
+    assert_given_time(&stage, &[&case, "--driver", &driver]);
+}
+
+/// The same in a script, whose ranks may wait for each other for as long as they like.
+fn script_waits_for_a_processor() {
+    let stage = Stage::new("script_waits");
+    let case = stage.write(
+        "waits.yaml",
+        "id: own/waits
+title: a rank computes in a script
+covers: [COLL-001]
+world: {size: 1, deadline_s: 1}
+steps:
+  - script:
+      name: computes
+      moves:
+        - python:
+            run: |
+              import os, time
+              os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+              worked = time.process_time() + 0.8
+              while time.process_time() < worked: pass
+",
+    );
+    assert_given_time(&stage, &[&case]);
+}
+
+/// Asserts that a world of one rank passes beside three processes that keep its processor busy, or is given up and blames nobody.
+fn assert_given_time(stage: &Stage, arguments: &[&str]) {
     let others = Stage::new("others");
     let keeps_busy = || {
         let mut command = Command::new("python3");
@@ -343,10 +379,7 @@ fn waits_for_a_processor() {
         others.start(others.marked(command))
     };
     let busy = [keeps_busy(), keeps_busy(), keeps_busy()];
-    let stage = Stage::new("waits");
-    let case = case(&stage, 1.0);
-    let driver = own_driver("works_in_sums.py");
-    let ran = stage.run_out(&[&case, "--driver", &driver, "--world-size", "1"]);
+    let ran = stage.run_out(&[arguments, &["--world-size", "1"]].concat());
     for process in busy {
         process.signal(Signal::KILL);
         process.end();
@@ -355,7 +388,7 @@ fn waits_for_a_processor() {
         assert_reported(&stage.results("out"));
     } else {
         ran.assert_code(4);
-        assert_given_up(&stage);
+        assert_given_up(stage);
     }
 }
 

@@ -66,10 +66,21 @@ impl WorldState<'_> {
     }
 
     /// Returns when something moved last, and how long nothing may move from then on, while ranks initialise, make checks or tear
-    /// down; none in all other phases, and while the host is asked. A script may keep its ranks waiting.
+    /// down; none in all other phases, while the host is asked, and in a script that demands a verdict, whose ranks are to hang.
     pub(super) fn quiet_limit(&self) -> Option<(Duration, Duration)> {
-        let is_at_work = matches!(self.phase, Phase::Opening | Phase::Checks | Phase::Closing);
+        let is_at_work = match self.phase {
+            Phase::Opening | Phase::Checks | Phase::Closing => true,
+            Phase::Script => !self.is_to_hang(),
+            _ => false,
+        };
         (is_at_work && self.wait.is_none()).then(|| (self.progress, self.patience()))
+    }
+
+    /// Returns true if the script under way demands a verdict.
+    fn is_to_hang(&self) -> bool {
+        self.pending.front().is_some_and(|open| {
+            matches!(&open.purpose, Purpose::Script(_, compiled) if compiled.hang().is_some())
+        })
     }
 
     /// Returns true if the next alarm is that nothing has moved for too long, and it is due at this time.
@@ -145,6 +156,26 @@ mod tests {
             finding.ranks[0].text,
             "has answered 2 steps and not begun the next"
         );
+    }
+
+    #[test]
+    fn a_script_is_given_time_by_what_its_ranks_compute_unless_they_are_to_hang() {
+        let script = |hang: &str| {
+            let steps = format!(
+                "  - script: {{name: s{hang}, moves: [{{barrier: {{}}}}, {{barrier: {{}}}}]}}\n"
+            );
+            planned(TWO, &steps)
+        };
+        let known = Expectations::default();
+        let limit = |hang: &str| {
+            let scenario = script(hang);
+            let mut world = Simulation::opened(&scenario, &known);
+            world.pass(ms(1000));
+            world.enter(1);
+            world.state.quiet_limit()
+        };
+        assert_eq!(limit("").map(|(_, most)| most), Some(ms(20_000)));
+        assert_eq!(limit(", hang: {kind: slow, culprit: last}"), None);
     }
 
     #[test]
