@@ -54,6 +54,9 @@ pub fn contradiction(evidence: &HangEvidence) -> Option<Diagnosis> {
             false => None,
         };
     }
+    if all.makes_several_worlds() {
+        return None;
+    }
     all.size()
         .or_else(|| all.place())
         .or_else(|| all.identity())
@@ -333,6 +336,26 @@ impl Participants<'_> {
             list(&misplaced)
         );
         Some(self.verdict(HangKind::WorldSizeDisagreement, all, summary))
+    }
+
+    /// Returns true if ranks wait at several places, and those that wait at none are as many as one of them still lacks: they may
+    /// be on their way to it, and who waits there then goes on to another. Programs make worlds of some of their ranks, one after
+    /// another, and a rank has another number in each.
+    fn makes_several_worlds(&self) -> bool {
+        let may_come = |state: &&RankState| {
+            let will_init = |coming: &[TraceEvent]| coming.iter().any(|event| is_init(&event.what));
+            let waits = state.now().is_some_and(is_init);
+            state.is_there() && !waits && !failed(state) && state.coming().is_none_or(will_init)
+        };
+        let free = self.evidence.ranks.iter().filter(may_come).count();
+        let mut waiting: BTreeMap<&str, (usize, u32)> = BTreeMap::new();
+        for one in self.participants.iter().filter(|one| one.waits) {
+            let place = waiting.entry(&one.rendezvous.place).or_default();
+            *place = (place.0 + 1, place.1.max(one.rendezvous.world_size));
+        }
+        let lacks = |(here, size): &(usize, u32)| (*size as usize).saturating_sub(*here);
+        let mut lacking = waiting.values().map(lacks);
+        waiting.len() > 1 && lacking.any(|lacking| (1..=free).contains(&lacking))
     }
 
     /// Finds ranks that meet at another endpoint than the others.

@@ -509,6 +509,34 @@ fn a_rank_outside_the_world_is_named_also_where_every_rank_is_let_in() {
 }
 
 #[test]
+fn ranks_that_wait_for_one_still_under_way_make_worlds_of_their_own() {
+    let at = |number: u32, own: u32, size: u32, port: u16| {
+        inside(rank(number), rendezvous(own, size, port))
+    };
+    let under_way = inside(rank(1), event(EventKind::Own("loads".into())));
+    let two_worlds = |size| {
+        job(vec![
+            at(0, 0, size, 29500),
+            under_way.clone(),
+            at(2, 0, size, 29600),
+        ])
+    };
+    // Rank 1 makes a world of two with either of them.
+    let diagnosis = diagnose(&two_worlds(2));
+    assert_eq!(diagnosis.culprits, [], "{diagnosis:?}");
+    assert_ne!(diagnosis.kind, HangKind::PortMismatch);
+    // A world of three lacks two at either place, and only one is under way.
+    assert_eq!(verdict(&two_worlds(3)).0, HangKind::PortMismatch);
+    // One that has raised in init, or is gone, does not come.
+    let mut gone = two_worlds(2);
+    gone.ranks[1] = RankState {
+        process: Process::Ended("exit 1".into()),
+        ..rank(1)
+    };
+    assert_ne!(diagnose(&gone).kind, HangKind::Unknown);
+}
+
+#[test]
 fn a_rank_that_has_no_place_in_the_world_is_told_from_one_that_claims_another() {
     let all_too_small: Vec<RankState> = (0..3)
         .map(|number| inside(rank(number), rendezvous(number, 2, 1)))
