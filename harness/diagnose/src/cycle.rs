@@ -31,8 +31,8 @@ pub fn cause(evidence: &HangEvidence, cycle: &[Rank]) -> Option<Diagnosis> {
 }
 
 /// Finds ranks of the cycle that wait for a key of a store while the rest wait for them in something else. Only the
-/// rest could have set the key. If the rest is more than one rank, none is blamed: which of them should have set it is
-/// not known.
+/// rest could have set the key. If the rest is more than one rank, or the keys are several, none is blamed: which of them should have
+/// set it is not known.
 fn key_not_set(evidence: &HangEvidence, cycle: &[Rank]) -> Option<Diagnosis> {
     let states = || cycle.iter().filter_map(|rank| evidence.rank(*rank));
     let keys = states().find_map(|state| match state.now() {
@@ -52,8 +52,10 @@ fn key_not_set(evidence: &HangEvidence, cycle: &[Rank]) -> Option<Diagnosis> {
         verb(&others, "waits", "wait"),
     );
     let facts = (states().map(|one| format!("rank {}: {}", one.rank, one.place()))).collect();
+    // Who waits for a key of each rank has come to another barrier than the rest: either side may be ahead of its time.
+    let is_barrier = matches!(keys, EventKind::AwaitKeys(keys) if keys.len() > 1);
     let culprits = match &others[..] {
-        [one] => vec![*one],
+        [one] if !is_barrier => vec![*one],
         _ => Vec::new(),
     };
     let verdict = conclude(
@@ -126,6 +128,16 @@ fn unmatched(evidence: &HangEvidence, state: &RankState) -> Option<Diagnosis> {
         .filter(|other| other.rank == peer)
         .chain(others.filter(|other| other.rank != peer))
         .find_map(|other| Some((other, leftover(other, state, expected)?)))?;
+    let own = sides(state, expected).nth(nth.checked_sub(1)?);
+    let changes = [
+        own.and_then(|own| other_peer(evidence, state, own)),
+        other_peer(evidence, other, message),
+    ];
+    // What the other does not wait for either is taken later.
+    let is_usual = changes.iter().all(Option::is_none) && takes(state, message, other.rank);
+    if other.rank != peer && is_usual && awaited(other).is_none() {
+        return None;
+    }
     let (has, gets) = match expected.sends {
         true => ("sends to", "receives"),
         false => ("receives from", "sends"),
@@ -145,11 +157,6 @@ fn unmatched(evidence: &HangEvidence, state: &RankState) -> Option<Diagnosis> {
             false => ", which nothing matches",
         }
     );
-    let own = sides(state, expected).nth(nth.checked_sub(1)?);
-    let changes = [
-        own.and_then(|own| other_peer(evidence, state, own)),
-        other_peer(evidence, other, message),
-    ];
     let mut culprits: Vec<Rank> = match &changes {
         [Some(_), None] => vec![state.rank],
         [None, Some(_)] => vec![other.rank],
@@ -183,6 +190,12 @@ fn other_peer(evidence: &HangEvidence, state: &RankState, message: &Message) -> 
         "rank {}: {event}, where all {} calls before were {before}",
         state.rank, habit.calls
     ))
+}
+
+/// Returns true if a rank has issued the other side of such a message of `other` before: it will do so for this one, too, once it goes
+/// on, and does not wait for it instead of another.
+fn takes(state: &RankState, message: &Message, other: Rank) -> bool {
+    messages(state).any(|own| answers(own, message, other))
 }
 
 /// Returns a message that `other` has issued to or from `state`, that no message of `state` matches, and that may be
@@ -610,6 +623,13 @@ mod tests {
         assert_eq!(verdict(one), behind(vec![0]));
         let two = vec![barrier(), waits(1, "run"), waits(2, "walk")];
         assert_eq!(verdict(two), behind(vec![]));
+        // Both wait for all at the end of what they do.
+        let all = |number| {
+            let keys = vec!["done/0".into(), "done/1".into()];
+            rank(number, vec![EventKind::AwaitKeys(keys)])
+        };
+        let last = vec![rank(0, vec![collective("world", &[0, 1])]), all(1)];
+        assert_eq!(verdict(last), behind(vec![]));
         // A rank that is at work may set it yet.
         let busy = rank(0, vec![EventKind::Own("its own code".into())]);
         let (kind, culprits, _) = verdict(vec![busy, waits(1, "run"), waits(2, "run")]);
@@ -654,6 +674,15 @@ mod tests {
         assert_eq!(verdict(tags), unmatched);
         let peers = ranks(vec![message(true, 2, 0)], vec![message(false, 0, 0)]);
         assert_eq!(verdict(peers), unmatched);
+        // A message like one that it has taken before is one that it will take once it goes on.
+        let before = [message(false, 1, 0), message(false, 0, 1)];
+        let mut later = ranks(
+            vec![message(true, 2, 0), message(true, 2, 0)],
+            vec![before[0].clone(), before[1].clone(), before[1].clone()],
+        );
+        later[0] = rank(0, vec![message(true, 2, 1), barrier()]);
+        let (kind, culprits, _) = verdict(later);
+        assert!(!culprits.contains(&1), "{kind}: {culprits:?}");
         // Nothing was sent to it: what it waits for may come after the barrier.
         let late = ranks(vec![], vec![message(false, 1, 0)]);
         let (kind, ..) = verdict(late);

@@ -204,23 +204,119 @@ fn is_elsewhere_here(ranks: &[(Rank, &RankProcess)]) -> bool {
 /// The common frame in which all call traces are compared: one world, and the first collective of each group that all
 /// traces still have.
 struct Frame {
+    /// The number of the world among those of its ranks, from 1.
     epoch: u32,
+    /// Where it meets, if ranks of the job make worlds of their own.
+    own_world: Option<OwnWorld>,
     /// By name of the group, the number of the first collective to compare.
     starts: HashMap<String, usize>,
     /// True if a call trace has dropped entries.
     has_lost: bool,
 }
 
+/// A world of some of a job's ranks, which have met at a place of their own, and may have been in different numbers of worlds before.
+struct OwnWorld {
+    place: String,
+    /// Its members: the rank in this world, and the one that the launcher gave.
+    members: BTreeMap<u32, Rank>,
+}
+
+impl OwnWorld {
+    /// Returns the world that the rank whose calls wait longest is in, if ranks of this job have met at different places by stores
+    /// that the program made; none if all are in one world.
+    fn of(ranks: &[(Rank, &RankProcess)]) -> Option<Self> {
+        let traced = || {
+            let mut all = ranks.iter();
+            std::iter::from_fn(move || all.next())
+                .filter_map(|(rank, one)| Some((*rank, one.call_trace.as_ref()?)))
+        };
+        let mut places: BTreeMap<u32, BTreeSet<&str>> = BTreeMap::new();
+        for (_, call_trace) in traced() {
+            for (epoch, one) in stores(call_trace) {
+                places.entry(epoch).or_default().insert(one.place);
+            }
+        }
+        if places.values().all(|places| places.len() < 2) {
+            return None;
+        }
+        let held = traced().filter_map(|(_, call_trace)| {
+            let inside = call_trace.inside.as_ref()?;
+            let is_of_group = !matches!(inside.entry.call, Call::Store { .. } | Call::Rpc { .. });
+            Some((!is_of_group, inside.entry.epoch, call_trace))
+        });
+        let (_, epoch, call_trace) =
+            held.min_by_key(|(is_of_none, epoch, _)| (*is_of_none, *epoch))?;
+        let place = stores(call_trace)
+            .find(|(own, _)| *own == epoch)?
+            .1
+            .place
+            .to_owned();
+        let members = traced().filter_map(|(rank, call_trace)| {
+            let (_, met) = stores(call_trace)
+                .filter(|(_, one)| one.place == place)
+                .last()?;
+            Some((met.rank, rank))
+        });
+        let members = members.collect();
+        Some(Self { place, members })
+    }
+
+    /// Returns the number of this world among those of a rank; none if it has not come to it.
+    fn epoch(&self, call_trace: &CallTrace) -> Option<u32> {
+        let met = stores(call_trace).filter(|(_, one)| one.place == self.place);
+        met.last().map(|(epoch, _)| epoch)
+    }
+
+    fn member(&self, rank: Rank) -> Option<Rank> {
+        self.members.get(&rank.0).copied()
+    }
+}
+
+/// Where a rank has met others by a store that the program made.
+struct Met<'a> {
+    place: &'a str,
+    rank: u32,
+}
+
+/// Returns the inits of a rank by stores that the program made, each with the number of its world.
+fn stores(call_trace: &CallTrace) -> impl Iterator<Item = (u32, Met<'_>)> {
+    call_trace
+        .entries
+        .iter()
+        .filter_map(|entry| match &entry.call {
+            Call::Init {
+                method,
+                place,
+                rank: Some(rank),
+                ..
+            } if method == "store" => {
+                let rank = (*rank).try_into().ok()?;
+                Some((entry.epoch, Met { place, rank }))
+            }
+            _ => None,
+        })
+}
+
 impl Frame {
     fn of(ranks: &[(Rank, &RankProcess)]) -> Self {
         let call_traces = || ranks.iter().filter_map(|(_, one)| one.call_trace.as_ref());
+        let own_world = OwnWorld::of(ranks);
         // Ranks may be in different worlds; the oldest one in which a rank is inside a call is the one that matters.
         let held =
             call_traces().filter_map(|call_trace| Some(call_trace.inside.as_ref()?.entry.epoch));
         let newest = call_traces().map(|call_trace| call_trace.epoch).max();
         let epoch = held.min().or(newest).unwrap_or_default();
+        let mut frame = Self {
+            epoch,
+            own_world,
+            starts: HashMap::new(),
+            has_lost: call_traces().any(|call_trace| call_trace.dropped > 0),
+        };
         let mut starts: HashMap<String, usize> = HashMap::new();
         for call_trace in call_traces() {
+            let Some(epoch) = frame.epoch_of(call_trace) else {
+                continue;
+            };
             for (key, group) in &call_trace.groups {
                 let first = call_trace
                     .entries
@@ -232,18 +328,53 @@ impl Frame {
                         _ => None,
                     });
                 if is_of(key, epoch) {
-                    let start = starts.entry(called(key, call_trace)).or_default();
+                    let start = starts.entry(frame.called(key, call_trace)).or_default();
                     *start = (*start).max(first.unwrap_or(group.count));
                 }
             }
         }
         // A rank that has entered no collective of a group sets no start. A start of 0 excludes nothing.
         starts.retain(|_, start| *start > 0);
-        Self {
-            epoch,
-            starts,
-            has_lost: call_traces().any(|call_trace| call_trace.dropped > 0),
+        frame.starts = starts;
+        frame
+    }
+
+    /// Returns the number that the world has among those of a rank; none if the rank has not come to it.
+    fn epoch_of(&self, call_trace: &CallTrace) -> Option<u32> {
+        match &self.own_world {
+            Some(own_world) => own_world.epoch(call_trace),
+            None => Some(self.epoch),
         }
+    }
+
+    /// Returns the rank that the launcher gave a rank of the world.
+    fn member(&self, rank: Rank) -> Option<Rank> {
+        match &self.own_world {
+            Some(own_world) => own_world.member(rank),
+            None => Some(rank),
+        }
+    }
+
+    /// Returns the name of a group for verdicts.
+    fn called(&self, key: &str, call_trace: &CallTrace) -> String {
+        let name = called(key, call_trace, |members| self.members_of(members));
+        match &self.own_world {
+            Some(own_world) => format!("{name} of {}", own_world.place),
+            None => name,
+        }
+    }
+
+    fn members_of(&self, members: &[Rank]) -> Vec<Rank> {
+        let known = members.iter().filter_map(|rank| self.member(*rank));
+        known.collect()
+    }
+
+    fn members(&self, key: &str, call_trace: &CallTrace) -> Arc<[Rank]> {
+        let group = call_trace.groups.get(key);
+        group.map_or_else(
+            || Arc::from([]),
+            |group| Arc::from(self.members_of(&group.members)),
+        )
     }
 
     fn state(&self, rank: Rank, process: &RankProcess, hosts: &mut Hosts) -> Option<RankState> {
@@ -262,8 +393,12 @@ impl Frame {
         };
         state.errors.clone_from(&call_trace.errors);
         state.recorded = device_messages::under_way(call_trace);
+        let Some(epoch) = self.epoch_of(call_trace) else {
+            state.doing = elsewhere(call_trace);
+            return Some(state);
+        };
         let inside = call_trace.inside.as_ref();
-        let inside = inside.filter(|inside| inside.entry.epoch == self.epoch);
+        let inside = inside.filter(|inside| inside.entry.epoch == epoch);
         // What C++ code issued before the process was stopped is not in a record from before: without that, the rank's
         // collectives would have other numbers than those of the others.
         let is_cut_off =
@@ -273,7 +408,7 @@ impl Frame {
         for entry in call_trace
             .entries
             .iter()
-            .filter(|entry| entry.epoch == self.epoch)
+            .filter(|entry| entry.epoch == epoch)
         {
             if let Call::End { of, ok: true } = &entry.call
                 && of == "destroy"
@@ -303,7 +438,7 @@ impl Frame {
                 state.done.push(event);
             }
         }
-        if call_trace.epoch > self.epoch {
+        if call_trace.epoch > epoch {
             state.ahead = Remaining::Known(Vec::new());
         }
         state.doing = self.doing(process, call_trace, inside, hosts)?;
@@ -403,21 +538,21 @@ impl Frame {
                     world_size,
                 })
             }
-            Call::NewGroup { ranks } => EventKind::NewGroup(ranks.clone()),
+            Call::NewGroup { ranks } => EventKind::NewGroup(self.members_of(ranks)),
             Call::Collective {
                 group,
                 number,
                 name,
                 nature,
             } => {
-                let label = called(group, call_trace);
+                let label = self.called(group, call_trace);
                 let Some(number) = number.checked_sub(start(&label)) else {
                     return Some(None);
                 };
                 match entry.waits {
                     true => EventKind::Await(label, number),
                     false => EventKind::Collective(Collective {
-                        members: members(group, call_trace),
+                        members: self.members(group, call_trace),
                         group: label,
                         name: name.clone(),
                         nature: nature_of(nature),
@@ -430,10 +565,14 @@ impl Frame {
                 peer,
                 tag,
             } => {
+                let peer = match peer {
+                    Some(peer) => Some(self.member(*peer).unwrap_or(*peer)),
+                    None => None,
+                };
                 let message = EventKind::Message(Message {
-                    group: called(group, call_trace),
+                    group: self.called(group, call_trace),
                     sends: *sends,
-                    peer: *peer,
+                    peer,
                     tag: *tag,
                 });
                 // When entries have been dropped, it is unknown which receive belongs to which send.
@@ -444,7 +583,7 @@ impl Frame {
             }
             Call::Destroy { group } => EventKind::Destroy(match group.as_str() {
                 "world" => group.clone(),
-                key => called(key, call_trace),
+                key => self.called(key, call_trace),
             }),
             Call::Own { text } => EventKind::Own(text.clone()),
             Call::Store { keys } => EventKind::AwaitKeys(keys.clone()),
@@ -467,25 +606,35 @@ fn is_of(key: &str, epoch: u32) -> bool {
         .is_some_and(|(own, _)| own.parse() == Ok(epoch))
 }
 
-/// Returns the name of a group for verdicts.
-fn called(key: &str, call_trace: &CallTrace) -> String {
+/// Returns the name of a group for verdicts. `translated` gives the ranks that the launcher gave its members.
+fn called(key: &str, call_trace: &CallTrace, translated: impl Fn(&[Rank]) -> Vec<Rank>) -> String {
     let name = key.split_once('.').map_or(key, |(_, name)| name);
     match call_trace.groups.get(key) {
         Some(group) if !group.name.is_empty() => group.name.clone(),
         Some(group) if group.members.len() <= NAMED => {
-            format!("group {name} (ranks {})", list(&group.members))
+            let members = translated(&group.members);
+            format!("group {name} (ranks {})", list(&members))
         }
         Some(group) => format!("group {name} ({} ranks)", group.members.len()),
         None => format!("group {name}"),
     }
 }
 
-fn members(key: &str, call_trace: &CallTrace) -> Arc<[Rank]> {
-    let group = call_trace.groups.get(key);
-    group.map_or_else(
-        || Arc::from([]),
-        |group| Arc::from(group.members.as_slice()),
-    )
+/// Returns where a rank is that has not come to the world that is looked at: whatever it waits for there, it may come.
+fn elsewhere(call_trace: &CallTrace) -> Option<(TraceEvent, Duration)> {
+    let (text, at, lasts) = match (&call_trace.inside, &call_trace.own) {
+        (Some(inside), _) => {
+            let text = "a call of another world".to_owned();
+            (text, inside.entry.at.clone(), inside.lasts())
+        }
+        (None, Some(line)) => {
+            let text = format!("its own code, `{}`", line.text);
+            (text, line.at.clone(), call_trace.since_last_call())
+        }
+        (None, None) => return None,
+    };
+    let what = EventKind::Own(text);
+    Some((TraceEvent { what, at }, lasts))
 }
 
 fn nature_of(nature: &BTreeMap<String, String>) -> BTreeMap<&'static str, String> {

@@ -241,9 +241,28 @@ impl Job {
             let distrusted: BTreeSet<String> = traced()
                 .flat_map(|(_, call_trace)| recorder::distrusted(call_trace))
                 .collect();
-            merged.extend(
-                traced().map(|(pid, call_trace)| (pid, recorder::merge(call_trace, &distrusted))),
-            );
+            let is_told = |pid: u32, call_trace: &CallTrace| {
+                let lives = world
+                    .iter()
+                    .any(|(_, rank)| rank.pid == pid && rank.lives());
+                call_trace.record.is_some() && (lives || !call_trace.is_stale())
+            };
+            // What the calls of one rank do not tell, those of another, whose record is missing, do not tell either.
+            let untold: BTreeSet<String> = match traced().all(|(pid, one)| is_told(pid, one)) {
+                true => BTreeSet::new(),
+                false => (traced().flat_map(|(_, call_trace)| recorder::untold(call_trace)))
+                    .filter(|key| !distrusted.contains(key))
+                    .collect(),
+            };
+            merged.extend(traced().map(|(pid, call_trace)| {
+                let seen = match is_told(pid, call_trace) {
+                    true => recorder::merge(call_trace, &distrusted),
+                    false => {
+                        recorder::unnumbered(&recorder::merge(call_trace, &distrusted), &untold)
+                    }
+                };
+                (pid, seen)
+            }));
         }
         for rank in self.known.values_mut() {
             if let Some(call_trace) = merged.remove(&rank.pid) {

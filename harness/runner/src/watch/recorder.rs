@@ -276,6 +276,47 @@ pub fn merge(call_trace: &CallTrace, distrusted: &BTreeSet<String>) -> CallTrace
     merged
 }
 
+/// Returns the keys of groups of which the record has collectives that the traced calls do not tell one by one: those that C++ code
+/// issued, and those of calls that are made of several, such as `all_gather_object`.
+#[must_use]
+pub fn untold(call_trace: &CallTrace) -> BTreeSet<String> {
+    let issued = match &call_trace.record {
+        Some(record) => record.issued(call_trace),
+        None => return BTreeSet::new(),
+    };
+    let is_told = |one: &Issued, ops: &[Issued]| {
+        let mut entries = call_trace.entries.iter().rev();
+        let caller = entries.find(|entry| {
+            collective(entry).is_some_and(|(key, _)| key == one.key) && is_within(one, entry)
+        });
+        caller.is_some_and(|caller| {
+            let within = ops.iter().filter(|other| is_within(other, caller));
+            collective(caller).is_some_and(|(_, name)| name == one.name) && within.count() == 1
+        })
+    };
+    let told = |ops: &Vec<Issued>| ops.iter().all(|one| is_told(one, ops));
+    let untold = issued.into_iter().filter(|(_, ops)| !told(ops));
+    untold.map(|(key, _)| key).collect()
+}
+
+/// Returns the call trace of a rank whose record cannot be read, for comparison with those of others: in these groups its collectives
+/// have other numbers than theirs, and are left out.
+#[must_use]
+pub fn unnumbered(call_trace: &CallTrace, groups: &BTreeSet<String>) -> CallTrace {
+    let mut left = call_trace.clone();
+    let is_of = |entry: &Entry| collective(entry).is_some_and(|(key, _)| groups.contains(key));
+    for entry in left.entries.iter_mut().filter(|entry| is_of(entry)) {
+        entry.is_issued = false;
+    }
+    if let Some(inside) = &mut left.inside
+        && is_of(&inside.entry)
+        && let Call::Collective { name, .. } = &inside.entry.call
+    {
+        inside.entry.call = Call::Own { text: name.clone() };
+    }
+    left
+}
+
 /// Returns true if the record can be trusted where it says that a collective has not ended. It cannot if calls that the
 /// trace saw return have no ended collective in it.
 fn tells_ends(call_trace: &CallTrace, issued: &BTreeMap<String, Vec<Issued>>) -> bool {
