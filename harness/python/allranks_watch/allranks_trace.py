@@ -665,11 +665,22 @@ def is_served() -> bool:
     return any(is_serving(frame) for ident, frame in frames if ident not in left_out)
 
 
+def takes_calls() -> bool:
+    """Returns whether a thread is free for the next call by RPC, which may be what those wait for that serve others."""
+    try:
+        told = sys.modules["torch.distributed.rpc"].api._get_current_rpc_agent().get_debug_info()
+        return int(told["agent.num_idle_threads"]) > 0
+    except Exception:
+        return False
+
+
 def current_line() -> Line:
     """Returns the innermost line of the main thread that is the program's own, and what it is in there."""
     first = main_frame()
+    handler = None
     if caller(first, "/torch/distributed/rpc/api.py", "shutdown") is not None:
-        first = handler_frame() or first
+        handler = handler_frame()
+        first = handler or first
     frame = awaited(first) or own_frame(first)
     if frame is None:
         return None
@@ -681,7 +692,7 @@ def current_line() -> Line:
         kind = "breakpoint"
     if not kind and (".acquire(" in text or text.startswith("with ") and "lock" in text.lower()):
         kind = "lock"
-    if kind == "lock" and is_served():
+    if kind == "lock" and (is_served() or handler is not None and takes_calls()):
         # What it waits for may be a request that another thread will take.
         kind = "requests"
     return (text[:80] or frame.f_code.co_name, location(frame), kind)

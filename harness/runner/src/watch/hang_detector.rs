@@ -74,6 +74,10 @@ struct WorldDetector {
     below: Below,
     proof: Option<(VerdictKey, Instant)>,
     last_report: Option<LastReport>,
+    /// Since when each stopped rank has been so at every look.
+    stopped: BTreeMap<Rank, Instant>,
+    /// True once a rank that was reported as stopped went on: something stops its ranks and lets them go on, as a scheduler does.
+    is_paced: bool,
 }
 
 /// The ranks of one world.
@@ -99,8 +103,8 @@ type Calls = BTreeMap<Rank, (u32, u64)>;
 #[derive(Debug)]
 struct LastReport {
     is_verdict: bool,
-    /// True if it is a verdict on stopped ranks, and it has not been reported that it holds.
-    is_of_stopped: bool,
+    /// The ranks that it is a verdict on because they are stopped; none once it has been reported that it holds.
+    stopped: Vec<Rank>,
     calls: Calls,
     /// Since when nothing had moved.
     since: Instant,
@@ -246,6 +250,8 @@ impl WorldDetector {
             below: Below::default(),
             proof: None,
             last_report: None,
+            stopped: BTreeMap::new(),
+            is_paced: false,
         }
     }
 
@@ -269,6 +275,9 @@ impl WorldDetector {
             self.last = traces;
             self.moved = now;
         }
+        let stopped = self.last.iter().filter(|(_, trace)| trace.is_stopped);
+        let since = |rank: &Rank| self.stopped.get(rank).copied().unwrap_or(now);
+        self.stopped = stopped.map(|(rank, _)| (*rank, since(rank))).collect();
         let held: Vec<Rank> = held(ranks).collect();
         // While a rank is held in a call, what the others do in code of their own is no progress.
         let since = match held.is_empty() {
@@ -282,13 +291,19 @@ impl WorldDetector {
                     .get(rank)
                     .is_none_or(|trace| trace.calls() != *calls)
             };
-            if last_report.calls.iter().any(has_moved) {
+            let goes_on = |rank: &Rank| !self.stopped.contains_key(rank);
+            if last_report.stopped.iter().any(goes_on) {
+                self.is_paced = true;
+                self.last_report = None;
+                events.push(Event::Moves);
+            } else if last_report.calls.iter().any(has_moved) {
                 self.last_report = None;
                 events.push(Event::Moves);
             } else if last_report.is_verdict {
                 let limit = self.patience * WAITING_PATIENCES;
-                if last_report.is_of_stopped && now.duration_since(last_report.since) >= limit {
-                    last_report.is_of_stopped = false;
+                if !last_report.stopped.is_empty() && now.duration_since(last_report.since) >= limit
+                {
+                    last_report.stopped.clear();
                     events.push(Event::StillStopped);
                 }
                 return events;
@@ -333,7 +348,10 @@ impl WorldDetector {
         if let Some(event) = last_report {
             self.last_report = Some(LastReport {
                 is_verdict: matches!(event, Event::Verdict(_)),
-                is_of_stopped: is_of_stopped(&event),
+                stopped: match &event {
+                    Event::Verdict(verdict) if is_of_stopped(&event) => verdict.culprits.clone(),
+                    _ => Vec::new(),
+                },
                 calls: self.calls(&held),
                 since,
             });
@@ -370,7 +388,8 @@ impl WorldDetector {
         }
         let found = evidence(ranks, is_ours, hosts, still, false)
             .map(|evidence| diagnose(&evidence))
-            .filter(|verdict| verdict.confidence == Confidence::Proved);
+            .filter(|verdict| verdict.confidence == Confidence::Proved)
+            .filter(|verdict| !self.is_paced || !self.is_moment(verdict, now));
         let Some(verdict) = found else {
             self.proof = None;
             return None;
@@ -389,6 +408,16 @@ impl WorldDetector {
                 None
             }
         }
+    }
+
+    /// Returns true if a verdict names ranks as stopped of which one has not been so for as long as others may let it wait.
+    fn is_moment(&self, verdict: &Diagnosis, now: Instant) -> bool {
+        let limit = self.patience * WAITING_PATIENCES;
+        let is_short = |rank: &Rank| {
+            let since = self.stopped.get(rank);
+            since.is_none_or(|since| now.duration_since(*since) < limit)
+        };
+        verdict.kind == HangKind::PeerStopped && verdict.culprits.iter().any(is_short)
     }
 
     /// Returns what is reported when patience has run out.

@@ -31,6 +31,8 @@ pub struct Job {
     gone: BTreeMap<(u64, u32), u64>,
     /// Ids of all living processes of the program.
     pub pids: BTreeSet<u32>,
+    /// The same at the look before.
+    pids_before: BTreeSet<u32>,
 }
 
 /// Rank and world size that an environment claims.
@@ -159,6 +161,7 @@ impl Job {
             known: BTreeMap::new(),
             gone: BTreeMap::new(),
             pids: BTreeSet::new(),
+            pids_before: BTreeSet::new(),
         }
     }
 
@@ -183,6 +186,7 @@ impl Job {
     /// Updates the job from all processes that exist now.
     pub fn look(&mut self) {
         let members = host::members(TOKEN, &self.token);
+        self.pids_before = std::mem::take(&mut self.pids);
         self.pids = members.iter().map(|member| member.pid).collect();
         let read = |member: &TaggedProcess| {
             let known = self.call_traces.get(&member.pid);
@@ -195,6 +199,12 @@ impl Job {
         let chosen: HashSet<u32> = ranks(&members, &call_traces, &self.inherited)
             .map(|member| member.pid)
             .collect();
+        let is_left = |member: &TaggedProcess| self.is_left_behind(member, &members, &call_traces);
+        let left: HashSet<u32> = (members.iter().filter(|one| chosen.contains(&one.pid)))
+            .filter(|member| is_left(member))
+            .map(|member| member.pid)
+            .collect();
+        let chosen: HashSet<u32> = chosen.difference(&left).copied().collect();
         for member in members.iter().filter(|one| chosen.contains(&one.pid)) {
             let key = (member.started, member.pid);
             let rank = self.known.entry(key).or_insert_with(|| RankProcess {
@@ -227,6 +237,31 @@ impl Job {
         std::mem::swap(&mut self.call_traces, &mut call_traces);
         self.forget_past_worlds(&members);
         self.merge_records();
+    }
+
+    /// Returns true if a process is what a rank has left behind that is gone: started by it, with its environment and without a call
+    /// trace, such as a forked worker or monitor. It is not another process of that rank.
+    fn is_left_behind(
+        &self,
+        member: &TaggedProcess,
+        members: &[TaggedProcess],
+        call_traces: &HashMap<u32, CallTrace>,
+    ) -> bool {
+        let is_here = |pid: u32| members.iter().any(|one| one.pid == pid);
+        let was_there = self.pids_before.contains(&member.pid);
+        let key = (member.started, member.pid);
+        let had_rank = |((started, pid), rank): (&(u64, u32), &RankProcess)| {
+            !is_here(*pid)
+                && *started <= member.started
+                && rank.traced.is_some()
+                && ["RANK", "MASTER_PORT"]
+                    .iter()
+                    .all(|name| rank.environment.get(*name) == member.environment.get(*name))
+        };
+        was_there
+            && !self.known.contains_key(&key)
+            && !call_traces.contains_key(&member.pid)
+            && self.known.iter().any(had_rank)
     }
 
     /// Merges the flight recorders' records into the call traces. A group whose record is distrusted on one rank is not
