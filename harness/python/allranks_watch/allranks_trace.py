@@ -510,10 +510,21 @@ def current_call(inside: dict[int, Inside]) -> Inside | None:
     if main in inside:
         return inside[main]
     # Backward passes run on threads of their own, and the main thread waits for them; a main thread that has ended has
-    # left its work to others.
-    if inside and (is_finished() or any("/torch/autograd/" in file for file, _ in files_of(main_frame()))):
+    # left its work to others, and one that waits for what another hands over waits for whom that one waits.
+    files = files_of(main_frame()) if inside else []
+    if inside and (is_finished() or any("/torch/autograd/" in file for file, _ in files) or awaits_a_thread(files)):
         return min(inside.values(), key=lambda call: call[1])
     return None
+
+
+#: Functions that wait for what another thread hands over, by the end of their file's name.
+_HANDOVERS = (("/queue.py", "get"), ("/threading.py", "join"), ("/concurrent/futures/_base.py", "result"))
+
+
+def awaits_a_thread(files: list[tuple[str, str]]) -> bool:
+    """Returns whether a thread waits for what another thread of its process hands over."""
+    inner = [(name.replace(os.sep, "/"), function) for name, function in files[:6]]
+    return any(name.endswith(end) and function == waits for name, function in inner for end, waits in _HANDOVERS)
 
 
 def files_of(frame: FrameType | None) -> list[tuple[str, str]]:

@@ -16,7 +16,15 @@ from types import SimpleNamespace
 sys.path.append(str(Path(__file__).resolve().parents[1] / "allranks_watch"))
 
 import allranks_patch  # noqa: E402
-from allranks_trace import KEPT, RECENT, CallTrace, is_serving, kind_of_place  # noqa: E402
+from allranks_trace import (  # noqa: E402
+    KEPT,
+    RECENT,
+    CallTrace,
+    awaits_a_thread,
+    files_of,
+    is_serving,
+    kind_of_place,
+)
 
 from .playing_harness import Folder  # noqa: E402
 
@@ -225,6 +233,28 @@ class CallTraceTest(unittest.TestCase):
             [sys.executable, "-c", script], env=environment, timeout=300, check=True, stdout=subprocess.PIPE
         )
         return tuple(end.stdout.decode().strip().split(" ", 1))
+
+    def test_a_thread_that_waits_for_what_another_hands_over_is_told_from_one_that_waits_for_a_lock(self):
+        items, gate, done = queue.Queue(), threading.Event(), threading.Lock()
+        done.acquire()
+        worker = threading.Thread(target=gate.wait, daemon=True)
+        worker.start()
+        waits = {"get": items.get, "join": worker.join, "wait": gate.wait, "acquire": done.acquire}
+        threads = {name: threading.Thread(target=call, daemon=True) for name, call in waits.items()}
+        for thread in threads.values():
+            thread.start()
+        told = {}
+        for name, thread in threads.items():
+            awaits = name in ("get", "join")
+            for _ in range(500):
+                told[name] = awaits_a_thread(files_of(sys._current_frames().get(thread.ident)))
+                if told[name] == awaits:
+                    break
+                time.sleep(0.01)
+        gate.set()
+        done.release()
+        items.put(None)
+        self.assertEqual(told, {"get": True, "join": True, "wait": False, "acquire": False})
 
     def test_an_event_loop_is_deserted_only_if_nothing_can_wake_it(self):
         self.assertEqual(self.look_at_loop("await loop.create_future()"), ("waits", "event loop"))
