@@ -4,6 +4,7 @@
 use allranks_runner::probe;
 use std::fs;
 use std::net::TcpListener;
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -144,6 +145,19 @@ pub fn tests() -> Vec<Test> {
         computing("watch::hang::ddp_nan", || ddp_hangs("nan")),
         computing("watch::healthy::ddp", ddp_healthy),
         computing("watch::healthy::stopped_for_a_while", stopped_for_a_while),
+        computing("watch::healthy::stopped_again_and_again", || {
+            healthy_job("cpucap", &torchrun("cpucap", 3))
+        }),
+        computing("watch::healthy::worlds_of_some_ranks", || {
+            healthy_job("chapters", &torchrun("chapters", 3))
+        }),
+        computing("watch::hang::ended_without_a_last_record", || {
+            ended_job("evict", &torchrun("evict", 4), 3)
+        }),
+        computing("watch::hang::killed_beside_its_child", || {
+            let name = "oom_killed_orphan";
+            ended_job(name, &own_script(name), 1)
+        }),
         computing("watch::healthy::two_worlds", two_worlds),
         computing("watch::healthy::under_torchrun", healthy),
         computing("watch::healthy::slow", slow),
@@ -368,6 +382,49 @@ fn stopped_for_a_while() {
     let record: Value = serde_json::from_slice(&fs::read(json).unwrap()).unwrap();
     assert_eq!(record["kind"], "peer-stopped");
     assert_eq!(record["moves_again"], true);
+    assert_gone(&stage);
+}
+
+/// A line for `sh` that runs a program of `fixtures/jobs` under torchrun.
+fn torchrun(name: &str, ranks: u32) -> String {
+    let python = python();
+    let run = "-m torch.distributed.run --standalone --nproc-per-node";
+    format!("{python} {run} {ranks} fixtures/jobs/{name}.py")
+}
+
+/// A line for `sh` that runs a script of `fixtures/jobs`, which starts the ranks itself.
+fn own_script(name: &str) -> String {
+    let python = python();
+    let folder = Path::new(&python).parent().unwrap().display();
+    let port = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let port = port.local_addr().unwrap().port();
+    format!("cd fixtures/jobs && PATH={folder}:$PATH PORT={port} bash {name}.sh")
+}
+
+/// Runs a job under the watch. Returns the stage, and how it ended.
+fn watch_job(name: &str, line: &str) -> (Stage, Ran) {
+    let stage = Stage::new(name);
+    let json = stage.path("hang.json").display().to_string();
+    let options = ["--kill-on-verdict", "--patience", "8", "--json", &json];
+    let running = stage.start(watching(&stage, &options, &["sh", "-c", line]));
+    (stage, running.end())
+}
+
+/// A job that looks hung and is not comes to its end under `--kill-on-verdict`.
+fn healthy_job(name: &str, line: &str) {
+    let (stage, ran) = watch_job(name, line);
+    ran.assert_code(0);
+    assert_gone(&stage);
+}
+
+/// A rank that has ended is named as such, whatever it has left behind.
+fn ended_job(name: &str, line: &str, culprit: u32) {
+    let (stage, ran) = watch_job(name, line);
+    ran.assert_code(1);
+    ran.assert_says("allranks watch: hang: peer-dead");
+    let record = fs::read(stage.path("hang.json")).unwrap();
+    let record: Value = serde_json::from_slice(&record).unwrap();
+    assert_eq!(record["culprits"], serde_json::json!([culprit]));
     assert_gone(&stage);
 }
 

@@ -522,6 +522,15 @@ impl WorldDetector {
         let kinds = blamed.iter().filter_map(|process| kind_of_wait(process));
         let kinds: Vec<String> = kinds.collect();
         let mut verdict = behind(verdict, &kinds);
+        if let Some(helper) = blamed.iter().find_map(|process| stopped_below(process.pid)) {
+            // Who has stopped it, and waits for the rank meanwhile, is not known.
+            verdict.culprits.clear();
+            verdict.evidence.push(format!(
+                "process {helper}, which the rank has started, is stopped (state T)"
+            ));
+            verdict.advice = vec![format!("let it go on: kill -CONT {helper}")];
+            return Some(Event::Verdict(verdict));
+        }
         let sleeps = (ranks.iter())
             .filter(|(rank, _)| verdict.culprits.contains(rank))
             .filter_map(|(rank, process)| Some((*rank, sleep_of(process)?)));
@@ -553,6 +562,13 @@ impl WorldDetector {
 #[must_use]
 pub fn is_of_stopped(event: &Event) -> bool {
     matches!(event, Event::Verdict(one) if one.kind == HangKind::PeerStopped)
+}
+
+/// Returns a process that a rank has started, directly or by others, and that is stopped; none if none is.
+fn stopped_below(pid: u32) -> Option<u32> {
+    let below = allranks_host::processor_times_below(&[pid]);
+    let mut pids = below.get(&pid)?.keys().copied();
+    pids.find(|pid| allranks_host::state(*pid) == Some('T'))
 }
 
 /// Returns what a rank is in at its line of the program's own code, as its call trace has it.

@@ -9,11 +9,20 @@ folder=$1 allocated=$2
 shift 2
 mkdir -p "$folder/state"
 host=$(hostname -s)
-# Ports that are free now; the daemons take them at once.
+# Ports that are free now, below those that the kernel gives to whoever asks for any, so that nobody gets them before the daemons do.
 ports=$(python3 -c '
-import socket
-sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(3)]
-print(*[one.getsockname()[1] for one in sockets])')
+import os, socket
+held = []
+for port in range(20000 + os.getpid() * 13 % 9000, 32000):
+    one = socket.socket()
+    try:
+        one.bind(("", port))
+    except OSError:
+        continue
+    held.append(one)
+    if len(held) == 3:
+        break
+print(*(one.getsockname()[1] for one in held))')
 # shellcheck disable=SC2086  # three words
 set -- $ports "$@"
 controller=$1 first=$2 second=$3
