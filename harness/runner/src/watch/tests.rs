@@ -130,6 +130,48 @@ fn a_rank_that_is_in_the_next_world_does_not_contradict_those_in_this_one() {
 }
 
 #[test]
+fn worlds_that_ranks_make_at_places_of_their_own_are_not_compared_with_each_other() {
+    // Ranks 0 and 1 have made more collectives in their world of two than ranks 2 and 3 in theirs, and wait elsewhere.
+    let met = |place: &str, own: u32| {
+        json!({"id": 1, "epoch": 1, "at": "sweep.py:3", "what": "init", "method": "store",
+               "place": format!("127.0.0.1:29500/{place}"), "rank": own, "world_size": 2})
+    };
+    let keys =
+        || json!({"id": 9, "epoch": 1, "at": "sweep.py:9", "what": "store", "keys": ["over"]});
+    let of = |number: u32, place: &str, count: usize, last: Option<Value>| {
+        let mut entries = vec![met(place, number % 2)];
+        entries.extend((0..count).map(|one| call(one as u64 + 2, one, "all_reduce")));
+        entries.extend(last.clone());
+        let mut process = rank(number, 4, count, &entries);
+        if let Some(call_trace) = &mut process.call_trace {
+            let group = call_trace.groups.get_mut("1.0").unwrap();
+            group.members.truncate(2);
+            if last.is_none() && number == 3 {
+                call_trace.inside = None;
+            }
+        }
+        process
+    };
+    let job = Job::of(vec![
+        of(0, "first", 5, Some(keys())),
+        of(1, "first", 5, Some(keys())),
+        of(2, "second", 2, None),
+        of(3, "second", 1, None),
+    ]);
+    let still = Duration::from_secs(1);
+    let seen = evidence(
+        &job.ranks(),
+        &|_| false,
+        &mut Hosts::default(),
+        still,
+        false,
+    );
+    let verdict = diagnose(&seen.unwrap());
+    assert_eq!(verdict.kind, HangKind::Slow, "{}", verdict.summary);
+    assert_eq!(verdict.culprits, [allranks_model::names::Rank(3)]);
+}
+
+#[test]
 fn environments_alone_tell_claims() {
     let bare = |number: u32, port: u32| {
         let expectations: [(&str, u32); 3] =
