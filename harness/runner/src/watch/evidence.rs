@@ -565,10 +565,7 @@ impl Frame {
                 peer,
                 tag,
             } => {
-                let peer = match peer {
-                    Some(peer) => Some(self.member(*peer).unwrap_or(*peer)),
-                    None => None,
-                };
+                let peer = peer.map(|peer| self.member(peer).unwrap_or(peer));
                 let message = EventKind::Message(Message {
                     group: self.called(group, call_trace),
                     sends: *sends,
