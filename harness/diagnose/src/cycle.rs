@@ -52,7 +52,7 @@ fn key_not_set(evidence: &HangEvidence, cycle: &[Rank]) -> Option<Diagnosis> {
         verb(&others, "waits", "wait"),
     );
     let facts = (states().map(|one| format!("rank {}: {}", one.rank, one.place()))).collect();
-    // Who waits for a key of each rank has come to another barrier than the rest: either side may be ahead of its time.
+    // Ranks that wait for several keys, one of each rank, are in another barrier than the rest: either side may be ahead.
     let is_barrier = matches!(keys, EventKind::AwaitKeys(keys) if keys.len() > 1);
     let culprits = match &others[..] {
         [one] if !is_barrier => vec![*one],
@@ -133,7 +133,7 @@ fn unmatched(evidence: &HangEvidence, state: &RankState) -> Option<Diagnosis> {
         own.and_then(|own| other_peer(evidence, state, own)),
         other_peer(evidence, other, message),
     ];
-    // What the other does not wait for either is taken later.
+    // A message that the other rank does not wait for either is taken later.
     let is_usual = changes.iter().all(Option::is_none) && takes(state, message, other.rank);
     if other.rank != peer && is_usual && awaited(other).is_none() {
         return None;

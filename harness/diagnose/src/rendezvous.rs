@@ -338,9 +338,9 @@ impl Participants<'_> {
         Some(self.verdict(HangKind::WorldSizeDisagreement, all, summary))
     }
 
-    /// Returns true if ranks wait at several places, and those that wait at none are as many as one of them still lacks: they may
-    /// be on their way to it, and who waits there then goes on to another. Programs make worlds of some of their ranks, one after
-    /// another, and a rank has another number in each.
+    /// Returns true if ranks wait in init at several endpoints, and at one of them at least all missing ranks may still come: as many
+    /// ranks are in no init. The ranks that wait there can then finish it, and go on to the next. Programs make worlds of some of
+    /// their ranks, one after another, in each of which a rank has another number.
     fn makes_several_worlds(&self) -> bool {
         let may_come = |state: &&RankState| {
             let will_init = |coming: &[TraceEvent]| coming.iter().any(|event| is_init(&event.what));

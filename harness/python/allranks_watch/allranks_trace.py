@@ -510,19 +510,19 @@ def current_call(inside: dict[int, Inside]) -> Inside | None:
     if main in inside:
         return inside[main]
     # Backward passes run on threads of their own, and the main thread waits for them; a main thread that has ended has
-    # left its work to others, and one that waits for what another hands over waits for whom that one waits.
+    # left its work to others, and one that waits for the result of another thread waits for the same ranks as that one.
     files = files_of(main_frame()) if inside else []
     if inside and (is_finished() or any("/torch/autograd/" in file for file, _ in files) or awaits_a_thread(files)):
         return min(inside.values(), key=lambda call: call[1])
     return None
 
 
-#: Functions that wait for what another thread hands over, by the end of their file's name.
+#: Functions that wait for the result or the end of another thread: the end of their file's name, and their own.
 _HANDOVERS = (("/queue.py", "get"), ("/threading.py", "join"), ("/concurrent/futures/_base.py", "result"))
 
 
 def awaits_a_thread(files: list[tuple[str, str]]) -> bool:
-    """Returns whether a thread waits for what another thread of its process hands over."""
+    """Returns whether a thread, whose files and functions these are, waits for the result or end of another."""
     inner = [(name.replace(os.sep, "/"), function) for name, function in files[:6]]
     return any(name.endswith(end) and function == waits for name, function in inner for end, waits in _HANDOVERS)
 
@@ -677,7 +677,7 @@ def is_served() -> bool:
 
 
 def takes_calls() -> bool:
-    """Returns whether a thread is free for the next call by RPC, which may be what those wait for that serve others."""
+    """Returns whether a thread of the RPC agent is free for the next call, for which a waiting handler may wait."""
     try:
         told = sys.modules["torch.distributed.rpc"].api._get_current_rpc_agent().get_debug_info()
         return int(told["agent.num_idle_threads"]) > 0

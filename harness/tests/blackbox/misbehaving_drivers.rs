@@ -370,7 +370,8 @@ steps:
     assert_given_time(&stage, &[&case]);
 }
 
-/// Asserts that a world of one rank passes beside three processes that keep its processor busy, or is given up and blames nobody.
+/// Asserts that a run of one rank, beside three processes that keep its processor busy, passes, or ends with code 4, all its checks not
+/// run and no rank blamed.
 fn assert_given_time(stage: &Stage, arguments: &[&str]) {
     let others = Stage::new("others");
     let keeps_busy = || {

@@ -72,6 +72,12 @@ impl Pending {
         }
     }
 
+    /// Returns true if the step is a script that demands a hang verdict.
+    pub fn demands_a_verdict(&self) -> bool {
+        self.script()
+            .is_some_and(|compiled| compiled.hang().is_some())
+    }
+
     /// Returns the index of the check or script in the scenario; none for every other purpose.
     pub fn check(&self) -> Option<usize> {
         match &self.purpose {

@@ -226,9 +226,8 @@ impl OwnWorld {
     /// that the program made; none if all are in one world.
     fn of(ranks: &[(Rank, &RankProcess)]) -> Option<Self> {
         let traced = || {
-            let mut all = ranks.iter();
-            std::iter::from_fn(move || all.next())
-                .filter_map(|(rank, one)| Some((*rank, one.call_trace.as_ref()?)))
+            let all = ranks.iter();
+            all.filter_map(|(rank, one)| Some((*rank, one.call_trace.as_ref()?)))
         };
         let mut places: BTreeMap<u32, BTreeSet<&str>> = BTreeMap::new();
         for (_, call_trace) in traced() {
@@ -357,13 +356,23 @@ impl Frame {
 
     /// Returns the name of a group for verdicts.
     fn called(&self, key: &str, call_trace: &CallTrace) -> String {
-        let name = called(key, call_trace, |members| self.members_of(members));
+        let name = key.split_once('.').map_or(key, |(_, name)| name);
+        let name = match call_trace.groups.get(key) {
+            Some(group) if !group.name.is_empty() => group.name.clone(),
+            Some(group) if group.members.len() <= NAMED => {
+                let members = self.members_of(&group.members);
+                format!("group {name} (ranks {})", list(&members))
+            }
+            Some(group) => format!("group {name} ({} ranks)", group.members.len()),
+            None => format!("group {name}"),
+        };
         match &self.own_world {
             Some(own_world) => format!("{name} of {}", own_world.place),
             None => name,
         }
     }
 
+    /// Returns the ranks that the launcher gave to ranks of the world; those that are not known are left out.
     fn members_of(&self, members: &[Rank]) -> Vec<Rank> {
         let known = members.iter().filter_map(|rank| self.member(*rank));
         known.collect()
@@ -464,10 +473,6 @@ impl Frame {
         inside: Option<&Inside>,
         hosts: &mut Hosts,
     ) -> Option<Option<(TraceEvent, Duration)>> {
-        let own = |what: &str, at: &str| TraceEvent {
-            what: EventKind::Own(what.to_owned()),
-            at: at.to_owned(),
-        };
         let silence = call_trace.silence();
         if silence > SILENCE && matches!(process.activity, Some(Activity::Alive { .. })) {
             let what = "something that keeps its interpreter from answering";
@@ -491,10 +496,7 @@ impl Frame {
                 Some(event) => Some((event, inside.lasts())),
                 None => Some((own("a call of torch.distributed", ""), inside.lasts())),
             },
-            None => call_trace.own.as_ref().map(|line| {
-                let text = format!("its own code, `{}`", line.text);
-                (own(&text, &line.at), call_trace.since_last_call())
-            }),
+            None => own_line(call_trace),
         };
         Some(event)
     }
@@ -603,35 +605,27 @@ fn is_of(key: &str, epoch: u32) -> bool {
         .is_some_and(|(own, _)| own.parse() == Ok(epoch))
 }
 
-/// Returns the name of a group for verdicts. `translated` gives the ranks that the launcher gave its members.
-fn called(key: &str, call_trace: &CallTrace, translated: impl Fn(&[Rank]) -> Vec<Rank>) -> String {
-    let name = key.split_once('.').map_or(key, |(_, name)| name);
-    match call_trace.groups.get(key) {
-        Some(group) if !group.name.is_empty() => group.name.clone(),
-        Some(group) if group.members.len() <= NAMED => {
-            let members = translated(&group.members);
-            format!("group {name} (ranks {})", list(&members))
-        }
-        Some(group) => format!("group {name} ({} ranks)", group.members.len()),
-        None => format!("group {name}"),
-    }
-}
-
 /// Returns where a rank is that has not come to the world that is looked at: whatever it waits for there, it may come.
 fn elsewhere(call_trace: &CallTrace) -> Option<(TraceEvent, Duration)> {
-    let (text, at, lasts) = match (&call_trace.inside, &call_trace.own) {
-        (Some(inside), _) => {
-            let text = "a call of another world".to_owned();
-            (text, inside.entry.at.clone(), inside.lasts())
-        }
-        (None, Some(line)) => {
-            let text = format!("its own code, `{}`", line.text);
-            (text, line.at.clone(), call_trace.since_last_call())
-        }
-        (None, None) => return None,
+    let Some(inside) = &call_trace.inside else {
+        return own_line(call_trace);
     };
-    let what = EventKind::Own(text);
-    Some((TraceEvent { what, at }, lasts))
+    let event = own("a call of another world", &inside.entry.at);
+    Some((event, inside.lasts()))
+}
+
+/// Returns the line of the program's own code that a rank is in, and for how long it has made no call; none if that is not known.
+fn own_line(call_trace: &CallTrace) -> Option<(TraceEvent, Duration)> {
+    let line = call_trace.own.as_ref()?;
+    let text = format!("its own code, `{}`", line.text);
+    Some((own(&text, &line.at), call_trace.since_last_call()))
+}
+
+fn own(what: &str, at: &str) -> TraceEvent {
+    TraceEvent {
+        what: EventKind::Own(what.to_owned()),
+        at: at.to_owned(),
+    }
 }
 
 fn nature_of(nature: &BTreeMap<String, String>) -> BTreeMap<&'static str, String> {

@@ -523,7 +523,7 @@ impl WorldDetector {
         let kinds: Vec<String> = kinds.collect();
         let mut verdict = behind(verdict, &kinds);
         if let Some(helper) = blamed.iter().find_map(|process| stopped_below(process.pid)) {
-            // Who has stopped it, and waits for the rank meanwhile, is not known.
+            // Which process has stopped it is not known: it may be that of a rank that waits for this one.
             verdict.culprits.clear();
             verdict.evidence.push(format!(
                 "process {helper}, which the rank has started, is stopped (state T)"

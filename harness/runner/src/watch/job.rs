@@ -271,32 +271,28 @@ impl Job {
         for world in self.worlds() {
             let traced = || {
                 let all = world.iter();
-                all.filter_map(|(_, rank)| Some((rank.pid, rank.traced.as_ref()?)))
+                all.filter_map(|(_, rank)| Some((*rank, rank.traced.as_ref()?)))
             };
             let distrusted: BTreeSet<String> = traced()
                 .flat_map(|(_, call_trace)| recorder::distrusted(call_trace))
                 .collect();
-            let is_told = |pid: u32, call_trace: &CallTrace| {
-                let lives = world
-                    .iter()
-                    .any(|(_, rank)| rank.pid == pid && rank.lives());
-                call_trace.record.is_some() && (lives || !call_trace.is_stale())
+            let is_told = |rank: &RankProcess, call_trace: &CallTrace| {
+                call_trace.record.is_some() && (rank.lives() || !call_trace.is_stale())
             };
             // What the calls of one rank do not tell, those of another, whose record is missing, do not tell either.
-            let untold: BTreeSet<String> = match traced().all(|(pid, one)| is_told(pid, one)) {
+            let untold: BTreeSet<String> = match traced().all(|(rank, one)| is_told(rank, one)) {
                 true => BTreeSet::new(),
                 false => (traced().flat_map(|(_, call_trace)| recorder::untold(call_trace)))
                     .filter(|key| !distrusted.contains(key))
                     .collect(),
             };
-            merged.extend(traced().map(|(pid, call_trace)| {
-                let seen = match is_told(pid, call_trace) {
-                    true => recorder::merge(call_trace, &distrusted),
-                    false => {
-                        recorder::unnumbered(&recorder::merge(call_trace, &distrusted), &untold)
-                    }
+            merged.extend(traced().map(|(rank, call_trace)| {
+                let seen = recorder::merge(call_trace, &distrusted);
+                let seen = match is_told(rank, call_trace) {
+                    true => seen,
+                    false => recorder::unnumbered(seen, &untold),
                 };
-                (pid, seen)
+                (rank.pid, seen)
             }));
         }
         for rank in self.known.values_mut() {

@@ -155,6 +155,24 @@ fn is_within(one: &Issued, entry: &Entry) -> bool {
     one.time >= begun - CLOCK && one.time <= ended + CLOCK
 }
 
+/// Returns the traced collectives of a group, in their order.
+fn traced_in<'a>(call_trace: &'a CallTrace, key: &str) -> Vec<&'a Entry> {
+    (call_trace.entries.iter())
+        .filter(|entry| collective(entry).is_some_and(|(own, _)| own == key))
+        .collect()
+}
+
+/// Returns the last of a group's traced calls during which a collective was issued; none if C++ code issued it.
+fn caller_of<'a>(one: &Issued, traced: &[&'a Entry]) -> Option<&'a Entry> {
+    let within = traced.iter().rev().find(|entry| is_within(one, entry));
+    within.copied()
+}
+
+/// Returns true if a traced call has issued one of a group's collectives and no more.
+fn is_alone(caller: &Entry, ops: &[Issued]) -> bool {
+    ops.iter().filter(|one| is_within(one, caller)).count() == 1
+}
+
 /// Returns the keys of groups in which a rank's record is not trusted: calls that the trace saw return are not in it,
 /// or it leaves out numbers that nothing explains.
 #[must_use]
@@ -250,13 +268,10 @@ pub fn merge(call_trace: &CallTrace, distrusted: &BTreeSet<String>) -> CallTrace
     let mut under_way: Vec<(&Issued, Entry)> = Vec::new();
     let mut id = IDS;
     for (key, ops) in issued.iter().filter(|(key, _)| is_recorded(key)) {
-        let traced: Vec<&Entry> = (call_trace.entries.iter())
-            .filter(|entry| collective(entry).is_some_and(|(own, _)| own == key))
-            .collect();
+        let traced = traced_in(call_trace, key);
         for one in ops {
             id += 1;
-            let caller = traced.iter().rev().find(|entry| is_within(one, entry));
-            let entry = entry_of(one, id, ops, caller.copied());
+            let entry = entry_of(one, id, ops, caller_of(one, &traced));
             if tells_ends && !one.is_over {
                 under_way.push((one, entry.clone()));
             }
@@ -284,37 +299,34 @@ pub fn untold(call_trace: &CallTrace) -> BTreeSet<String> {
         Some(record) => record.issued(call_trace),
         None => return BTreeSet::new(),
     };
-    let is_told = |one: &Issued, ops: &[Issued]| {
-        let mut entries = call_trace.entries.iter().rev();
-        let caller = entries.find(|entry| {
-            collective(entry).is_some_and(|(key, _)| key == one.key) && is_within(one, entry)
-        });
-        caller.is_some_and(|caller| {
-            let within = ops.iter().filter(|other| is_within(other, caller));
-            collective(caller).is_some_and(|(_, name)| name == one.name) && within.count() == 1
+    let is_told = |(key, ops): &(String, Vec<Issued>)| {
+        let traced = traced_in(call_trace, key);
+        ops.iter().all(|one| {
+            caller_of(one, &traced).is_some_and(|caller| {
+                let is_same = collective(caller).is_some_and(|(_, name)| name == one.name);
+                is_same && is_alone(caller, ops)
+            })
         })
     };
-    let told = |ops: &Vec<Issued>| ops.iter().all(|one| is_told(one, ops));
-    let untold = issued.into_iter().filter(|(_, ops)| !told(ops));
+    let untold = issued.into_iter().filter(|group| !is_told(group));
     untold.map(|(key, _)| key).collect()
 }
 
 /// Returns the call trace of a rank whose record cannot be read, for comparison with those of others: in these groups its collectives
 /// have other numbers than theirs, and are left out.
 #[must_use]
-pub fn unnumbered(call_trace: &CallTrace, groups: &BTreeSet<String>) -> CallTrace {
-    let mut left = call_trace.clone();
+pub fn unnumbered(mut call_trace: CallTrace, groups: &BTreeSet<String>) -> CallTrace {
     let is_of = |entry: &Entry| collective(entry).is_some_and(|(key, _)| groups.contains(key));
-    for entry in left.entries.iter_mut().filter(|entry| is_of(entry)) {
+    for entry in call_trace.entries.iter_mut().filter(|entry| is_of(entry)) {
         entry.is_issued = false;
     }
-    if let Some(inside) = &mut left.inside
+    if let Some(inside) = &mut call_trace.inside
         && is_of(&inside.entry)
         && let Call::Collective { name, .. } = &inside.entry.call
     {
         inside.entry.call = Call::Own { text: name.clone() };
     }
-    left
+    call_trace
 }
 
 /// Returns true if the record can be trusted where it says that a collective has not ended. It cannot if calls that the
@@ -358,9 +370,8 @@ fn entry_of(one: &Issued, id: u64, ops: &[Issued], caller: Option<&Entry>) -> En
     if let Some(caller) = caller {
         at.clone_from(&caller.at);
         raised.clone_from(&caller.raised);
-        let is_alone = ops.iter().filter(|other| is_within(other, caller)).count() == 1;
         if let Call::Collective { nature: own, .. } = &caller.call
-            && is_alone
+            && is_alone(caller, ops)
         {
             for key in ["reduce op", "root"] {
                 if let Some(value) = own.get(key) {

@@ -9,7 +9,7 @@ folder=$1 allocated=$2
 shift 2
 mkdir -p "$folder/state"
 host=$(hostname -s)
-# Ports that are free now, below those that the kernel gives to whoever asks for any, so that nobody gets them before the daemons do.
+# Ports that are free now, below the range from which the kernel takes the ports of connections, so that none gets them first.
 ports=$(python3 -c '
 import os, socket
 held = []

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::phase::Phase;
 use super::state::WorldState;
 use crate::check_result::error_text;
-use crate::run::pending::Purpose;
+use crate::run::pending::{Pending, Purpose};
 use crate::run::rank_run::RankRun;
 use allranks_model::outcome::Outcome;
 
@@ -70,17 +70,10 @@ impl WorldState<'_> {
     pub(super) fn quiet_limit(&self) -> Option<(Duration, Duration)> {
         let is_at_work = match self.phase {
             Phase::Opening | Phase::Checks | Phase::Closing => true,
-            Phase::Script => !self.is_to_hang(),
+            Phase::Script => !self.pending.front().is_some_and(Pending::demands_a_verdict),
             _ => false,
         };
         (is_at_work && self.wait.is_none()).then(|| (self.progress, self.patience()))
-    }
-
-    /// Returns true if the script under way demands a verdict.
-    fn is_to_hang(&self) -> bool {
-        self.pending.front().is_some_and(|open| {
-            matches!(&open.purpose, Purpose::Script(_, compiled) if compiled.hang().is_some())
-        })
     }
 
     /// Returns true if the next alarm is that nothing has moved for too long, and it is due at this time.

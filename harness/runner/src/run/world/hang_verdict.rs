@@ -7,7 +7,7 @@ use super::phase::Wait;
 use super::phase::Wanted;
 use super::state::WorldState;
 use crate::check_result::CheckResult;
-use crate::run::pending::Purpose;
+use crate::run::pending::Pending;
 use allranks_diagnose::list;
 use allranks_model::diagnosis::Confidence;
 use allranks_model::diagnosis::Diagnosis;
@@ -21,18 +21,8 @@ impl WorldState<'_> {
     /// Returns when to look next; none if no verdict may end this world before its deadline. In a script that is so
     /// unless the script demands a verdict, because its ranks may be meant to fail in time.
     pub(super) fn next_hang_check(&self) -> Option<Duration> {
-        let may = match self.pending.front().map(|pending| &pending.purpose) {
-            Some(Purpose::Script(_, compiled)) => compiled.hang().is_some(),
-            Some(
-                Purpose::Imports
-                | Purpose::Opening
-                | Purpose::Check(..)
-                | Purpose::Probe(..)
-                | Purpose::ProbeBefore(..)
-                | Purpose::Closing,
-            ) => true,
-            None => false,
-        };
+        let is_allowed = |open: &Pending| open.script().is_none() || open.demands_a_verdict();
+        let may = self.pending.front().is_some_and(is_allowed);
         let first = self.progress + QUIET;
         may.then(|| self.hang_checks.next_look(first))
     }
