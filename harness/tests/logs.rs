@@ -3,10 +3,12 @@
 //!
 //! A world of ten thousand ranks, made here, goes through the same door.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use allranks_model::diagnosis::HangKind;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -218,4 +220,42 @@ fn ten_thousand_ranks_at_one_place_accuse_no_rank() {
     assert_eq!(code, Some(1));
     assert_eq!(report["verdict"]["kind"], "unknown");
     assert_eq!(report["verdict"]["culprits"], serde_json::json!([]));
+}
+
+/// What a label of `fixtures/jobs` says, as far as it is looked at here.
+#[derive(Deserialize)]
+struct JobLabel {
+    name: String,
+    command: String,
+    #[serde(default)]
+    kinds: Vec<HangKind>,
+    #[serde(default)]
+    culprits: Vec<Vec<u32>>,
+}
+
+#[test]
+fn every_labelled_job_has_its_files_and_a_label_that_can_be_right() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures/jobs");
+    let text = fs::read_to_string(folder.join("labels.yaml")).unwrap();
+    let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
+    let jobs: Vec<JobLabel> = serde_json::from_str(&lines.join("\n")).unwrap();
+    let mut names = BTreeSet::new();
+    for job in &jobs {
+        assert!(names.insert(&job.name), "{} is there twice", job.name);
+        let is_program = |word: &&str| word.ends_with(".py") || word.ends_with(".sh");
+        for word in job.command.split_whitespace().filter(is_program) {
+            let file = folder.join(word.rsplit('/').next().unwrap_or(word));
+            assert!(
+                file.is_file() || word.starts_with('$'),
+                "{}: no {word}",
+                job.name
+            );
+        }
+        assert_eq!(
+            job.kinds.is_empty(),
+            job.culprits.is_empty(),
+            "{}",
+            job.name
+        );
+    }
 }

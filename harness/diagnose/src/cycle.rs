@@ -9,6 +9,7 @@ use super::call_sequence::majority;
 use super::evidence::{EventKind, HangEvidence, Message, RankState, named, verb};
 use super::groups::{groups, leaves_out};
 use super::habit;
+use super::keys;
 use super::messages::{answers, as_message, awaited, messages, sides};
 use crate::conclude;
 use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
@@ -31,8 +32,8 @@ pub fn cause(evidence: &HangEvidence, cycle: &[Rank]) -> Option<Diagnosis> {
 }
 
 /// Finds ranks of the cycle that wait for a key of a store while the rest wait for them in something else. Only the
-/// rest could have set the key. If the rest is more than one rank, or the keys are several, none is blamed: which of them should have
-/// set it is not known.
+/// rest could have set the key. Who should have is known if the keys' names show it, unless they are the most: then the waiting ranks
+/// may be the ones in the wrong. Else, if the rest is more than one rank, or the keys are several, none is blamed.
 fn key_not_set(evidence: &HangEvidence, cycle: &[Rank]) -> Option<Diagnosis> {
     let states = || cycle.iter().filter_map(|rank| evidence.rank(*rank));
     let keys = states().find_map(|state| match state.now() {
@@ -54,10 +55,17 @@ fn key_not_set(evidence: &HangEvidence, cycle: &[Rank]) -> Option<Diagnosis> {
     let facts = (states().map(|one| format!("rank {}: {}", one.rank, one.place()))).collect();
     // Ranks that wait for several keys, one of each rank, are in another barrier than the rest: either side may be ahead.
     let is_barrier = matches!(keys, EventKind::AwaitKeys(keys) if keys.len() > 1);
-    let culprits = match &others[..] {
-        [one] if !is_barrier => vec![*one],
+    let mut culprits = match keys {
+        EventKind::AwaitKeys(keys) => keys::setters(evidence, keys),
         _ => Vec::new(),
     };
+    culprits.retain(|rank| others.contains(rank));
+    if culprits.len() > waiting.len() {
+        culprits.clear();
+    }
+    if let ([one], true, false) = (&others[..], culprits.is_empty(), is_barrier) {
+        culprits.push(*one);
+    }
     let verdict = conclude(
         evidence,
         HangKind::Behind,
@@ -630,6 +638,25 @@ mod tests {
         };
         let last = vec![rank(0, vec![collective("world", &[0, 1])]), all(1)];
         assert_eq!(verdict(last), behind(vec![]));
+        // Three have added to the counter of this round, as all did before.
+        let round = |number, keys: &[&str], what| RankState {
+            keys_set: keys.iter().map(ToString::to_string).collect(),
+            ..rank(number, vec![what])
+        };
+        let counter = || EventKind::AwaitKeys(vec!["round/2".into()]);
+        let reduce = || collective("world", &[0, 1, 2]);
+        let skips = vec![
+            round(0, &["round/1", "round/2"], counter()),
+            round(1, &["round/1"], reduce()),
+            round(2, &["round/1", "round/2"], counter()),
+        ];
+        assert_eq!(verdict(skips), behind(vec![1]));
+        let alone = vec![
+            round(0, &["round/1", "round/2"], counter()),
+            round(1, &["round/1"], reduce()),
+            round(2, &["round/1"], reduce()),
+        ];
+        assert_eq!(verdict(alone), behind(vec![]));
         // A rank that is at work may set it yet.
         let busy = rank(0, vec![EventKind::Own("its own code".into())]);
         let (kind, culprits, _) = verdict(vec![busy, waits(1, "run"), waits(2, "run")]);

@@ -56,6 +56,8 @@ pub struct RankState {
     pub errors: Vec<String>,
     /// The ops that it has under way by the backend's own records (torch's flight recorder), oldest first.
     pub recorded: Vec<RecordedOp>,
+    /// The keys of stores that its program has set, oldest first, with the prefixes of their stores.
+    pub keys_set: Vec<String>,
 }
 
 impl HangEvidence {
@@ -83,6 +85,7 @@ impl RankState {
             ahead: Remaining::Unknown,
             errors: Vec::new(),
             recorded: Vec::new(),
+            keys_set: Vec::new(),
         }
     }
 

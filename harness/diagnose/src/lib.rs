@@ -32,6 +32,7 @@ mod errors;
 mod evidence;
 mod groups;
 mod habit;
+mod keys;
 pub mod logs;
 mod messages;
 mod other_group;

@@ -657,3 +657,27 @@ fn where_each_rank_means_to_meet_elsewhere_none_is_named() {
     assert_eq!(places([1, 2, 3]), (HangKind::PortMismatch, vec![]));
     assert_eq!(places([1, 2, 1]), (HangKind::PortMismatch, vec![1]));
 }
+
+#[test]
+fn a_rank_that_has_ended_is_missed_for_a_key_only_if_no_other_can_set_it() {
+    let key = |rank: u32| format!("total/{rank}");
+    let with_key = |number: u32, state: RankState| RankState {
+        keys_set: vec![key(number)],
+        ..state
+    };
+    let waits = |number| {
+        let wait = event(EventKind::AwaitKeys(vec![key(2)]));
+        with_key(number, inside(rank(number), wait))
+    };
+    let gone = |number| RankState {
+        process: Process::Ended("exit 0".into()),
+        ..rank(number)
+    };
+    // Rank 2 is at work, and the key has its number.
+    let works = inside(rank(2), event(EventKind::Own("its own code".into())));
+    let late = job(vec![waits(0), with_key(1, gone(1)), works]);
+    assert_eq!(verdict(&late), (HangKind::Slow, vec![2]));
+    let dead = job(vec![waits(0), waits(1), gone(2)]);
+    assert_eq!(verdict(&dead), (HangKind::PeerDead, vec![2]));
+    assert_eq!(diagnose(&dead).confidence, Confidence::Likely);
+}

@@ -13,6 +13,7 @@ use super::evidence::{
     EventKind, HangEvidence, Message, Process, RankState, RankWait, TraceEvent, first_line, named,
 };
 use super::groups::groups;
+use super::keys;
 use super::messages::{answers, as_message, awaited, messages, sides};
 use super::other_group::other_group;
 use crate::conclude;
@@ -41,7 +42,22 @@ pub fn end_of_chain(evidence: &HangEvidence) -> Option<Diagnosis> {
     let waits_for = in_circle
         .filter_map(|state| Some((state.rank, waits.awaited_ranks(state)?)))
         .collect();
-    ends.verdict(evidence, &waits_for)
+    let verdict = ends.verdict(evidence, &waits_for)?;
+    // The names of keys show who sets them, and do not prove it.
+    let by_keys = |state: &&RankState| matches!(state.now(), Some(EventKind::AwaitKeys(_)));
+    let waiting = evidence.ranks.iter().filter(|state| {
+        let ranks = waits.awaited_ranks(state).unwrap_or_default();
+        ranks.iter().any(|rank| verdict.culprits.contains(rank))
+    });
+    let waiting: Vec<&RankState> = waiting.collect();
+    let is_guess = !waiting.is_empty() && waiting.iter().all(by_keys);
+    Some(match verdict.confidence {
+        Confidence::Proved if is_guess => Diagnosis {
+            confidence: Confidence::Likely,
+            ..verdict
+        },
+        _ => verdict,
+    })
 }
 
 /// Returns the ranks that are tearing down if all other ranks have nothing left to do; otherwise none.
@@ -388,12 +404,7 @@ impl<'a> Waits<'a> {
                 let late = late.filter(|other| groups(other) < nth);
                 Some(late.map(|other| other.rank).collect())
             }
-            // Any rank that does not wait for it as well may be the one to set it.
-            EventKind::AwaitKeys(_) => {
-                let others = self.evidence.ranks.iter();
-                let others = others.filter(|other| other.now() != state.now());
-                Some(others.map(|other| other.rank).collect())
-            }
+            EventKind::AwaitKeys(keys) => Some(self.for_keys(state, keys)),
             // Those that are in the same, such as a common shutdown, have come.
             EventKind::AwaitRanks(wait) => {
                 let is_elsewhere = |rank: &&Rank| {
@@ -407,6 +418,22 @@ impl<'a> Waits<'a> {
             }
             EventKind::Init(_) | EventKind::Seen(_) | EventKind::Leave | EventKind::Own(_) => None,
         }
+    }
+
+    /// Returns the ranks that have to set these keys. Where that is not known, any rank that does not wait for them as well may be the
+    /// one to do it; one that is gone will not, and may have done its part.
+    fn for_keys(&self, state: &RankState, keys: &[String]) -> Vec<Rank> {
+        let mut ranks = keys::setters(self.evidence, keys);
+        ranks.retain(|rank| *rank != state.rank);
+        if !ranks.is_empty() {
+            return ranks;
+        }
+        let others = self.evidence.ranks.iter();
+        let others = others.filter(|other| other.now() != state.now());
+        let (there, gone): (Vec<&RankState>, Vec<&RankState>) =
+            others.partition(|other| other.is_there());
+        let ranks = if there.is_empty() { gone } else { there };
+        ranks.iter().map(|other| other.rank).collect()
     }
 
     /// Returns the ranks that ended or were stopped before they tore down. Some backends wait for every peer in

@@ -54,10 +54,11 @@ MESSAGES = {"send": (True, "dst"), "isend": (True, "dst"), "recv": (False, "src"
 UNBLOCKING = ("isend", "irecv")
 #: Functions of ``torch.distributed.rpc`` that wait for other ranks.
 RPC = ("rpc_sync", "shutdown")
-#: Id of a ``PrefixStore`` -> its prefix.
-PREFIXES: dict[int, str] = {}
-#: Methods of stores that wait for keys.
-STORE = ("get", "wait")
+#: Id of a ``PrefixStore`` -> its prefix, and whether the program made it, and not torch.
+PREFIXES: dict[int, tuple[str, bool]] = {}
+#: Methods of stores that read keys, which may wait for them, and those that set one.
+STORE_READS = ("get", "multi_get", "wait", "check")
+STORE_WRITES = ("set", "multi_set", "append", "compare_set", "add")
 #: Calls that make and end groups.
 MANAGEMENT = ("init_process_group", "destroy_process_group", "new_group")
 
@@ -126,12 +127,20 @@ def entry_of_init(arguments: Arguments) -> Entry:
 
 def place_of_store(store: Any) -> str:
     """Returns where a store is: host and port, or else its type; then the prefixes of its keys, outermost first."""
-    prefixes = []
-    while type(store).__name__ == "PrefixStore" and hasattr(store, "underlying_store"):
-        prefixes.append(PREFIXES.get(id(store), "?"))
+    prefixes = prefixes_of(store)
+    for _ in prefixes:
         store = store.underlying_store
     host, port = getattr(store, "host", None), getattr(store, "port", None)
-    return "/".join([f"{host}:{port}" if host else type(store).__name__, *prefixes])
+    return "/".join([f"{host}:{port}" if host else type(store).__name__, *(prefix for prefix, _ in prefixes)])
+
+
+def prefixes_of(store: Any) -> list[tuple[str, bool]]:
+    """Returns the prefixes that a store puts before its keys, outermost first, and whether the program gave them."""
+    prefixes = []
+    while type(store).__name__ == "PrefixStore" and hasattr(store, "underlying_store"):
+        prefixes.append(PREFIXES.get(id(store), ("?", False)))
+        store = store.underlying_store
+    return prefixes
 
 
 def entry_of_collective(trace: CallTrace, module: Any, name: str, arguments: Arguments) -> Entry | None:
@@ -312,7 +321,7 @@ def call_in(trace: CallTrace, entry: Entry, call: Callable[[], Any]) -> Any:
 
 
 def wrap_store(trace: CallTrace, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns a method of a store that makes the same call, and records which keys the program waits for."""
+    """Returns a method of a store that makes the same call, and records which keys the program waits for or sets."""
     import functools
 
     local = trace.local
@@ -320,12 +329,22 @@ def wrap_store(trace: CallTrace, name: str, function: Callable[..., Any]) -> Cal
     @functools.wraps(function)
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         # What a library's own rendezvous does with its store is not the program's.
-        if getattr(local, "depth", 0) or not trace.epoch or not is_called_by_program():
+        if getattr(local, "depth", 0) or not is_called_by_program():
             return function(self, *args, **kwargs)
-        given = args[0] if args else kwargs.get("keys" if name == "wait" else "key")
+        given = args[0] if args else kwargs.get("key", kwargs.get("keys"))
         keys = [given] if isinstance(given, str) else [key for key in given or () if isinstance(key, str)]
-        entry: Entry = {"what": "store", "keys": keys[:50], "at": "", "id": 0, "epoch": trace.epoch}
-        return call_in(trace, entry, lambda: function(self, *args, **kwargs))
+        prefixes = [prefix for prefix, is_own in reversed(prefixes_of(self)) if is_own]
+        keys = ["/".join([*prefixes, key])[:200] for key in keys[:50]]
+        # To add nothing to a counter reads it.
+        if name in STORE_WRITES and not (name == "add" and args[1:2] == (0,)):
+            trace.note_set(keys)
+            return function(self, *args, **kwargs)
+        reads = functools.partial(function, self, *args, **kwargs)
+        if trace.is_polled(keys):
+            return trace.read_again(reads)
+        entry: Entry = {"what": "store", "keys": keys, "at": "", "id": 0, "epoch": trace.epoch}
+        trace.begin_poll(entry)
+        return call_in(trace, entry, reads)
 
     return method
 
@@ -338,7 +357,8 @@ def wrap_prefix(function: Callable[..., Any]) -> Callable[..., Any]:
     def init(self: Any, *args: Any, **kwargs: Any) -> Any:
         result = function(self, *args, **kwargs)
         try:
-            PREFIXES[id(self)] = str(args[0] if args else kwargs["prefix"])[:100]
+            prefix = str(args[0] if args else kwargs["prefix"])[:100]
+            PREFIXES[id(self)] = (prefix, is_called_by_program())
         except Exception:
             pass
         return result
@@ -399,7 +419,7 @@ def patch(trace: CallTrace, module: Any) -> None:
         module.Work.wait = wrap_wait(trace, module.Work.wait)
     except Exception:
         pass
-    for name in STORE:
+    for name in (*STORE_READS, *STORE_WRITES):
         try:
             setattr(module.Store, name, wrap_store(trace, name, getattr(module.Store, name)))
         except Exception:

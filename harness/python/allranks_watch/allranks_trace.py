@@ -17,6 +17,7 @@ import time
 
 TYPE_CHECKING = False  # importing `typing` would cost every Python process of the program some milliseconds
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import FrameType
     from typing import Any
 
@@ -37,6 +38,10 @@ KEPT = 1000
 RECENT = 100
 #: Works whose wait is recognised.
 WORKS = 4096
+#: Keys of stores that the program has set, of which so many are kept.
+KEYS = 300
+#: Reads of the same keys, one after the other, that are a poll.
+POLLED = 4
 #: Errors that are kept.
 ERRORS = 5
 #: Bytes of the file of the last entries, which a process that dies in a call leaves behind.
@@ -77,6 +82,21 @@ class LastEntries:
         if len(text) <= LAST:
             self.memory[self.end : self.end + len(text)] = text
             self.end += len(text)
+
+
+class Poll:
+    """Reads of the same keys of a store by the main thread, one after the other, with no other call between them."""
+
+    def __init__(self, entry: Entry) -> None:
+        """Starts with the entry of the first read."""
+        self.entry = entry
+        self.since = self.last = time.time()
+        self.reads = 1
+
+    def goes_on(self) -> bool:
+        """Returns whether there have been enough reads, and the next one is not overdue."""
+        usual = (self.last - self.since) / max(1, self.reads - 1)
+        return self.reads >= POLLED and time.time() - self.last <= max(1.0, 3 * usual)
 
 
 class Recorder:
@@ -221,6 +241,10 @@ class CallTrace:
         self.epoch = 0
         #: Whether the last call of ``init_process_group`` has raised: the next one is another try for the same world.
         self.init_failed = False
+        #: Keys of stores that the program has set, oldest first.
+        self.keys_set: collections.OrderedDict[str, None] = collections.OrderedDict()
+        #: The keys that its main thread reads again and again.
+        self.poll: Poll | None = None
         #: Errors since the last call that returned.
         self.errors: list[str] = []
         #: Calls begun and ended since the first error after the last call that returned, and when that error came.
@@ -228,6 +252,8 @@ class CallTrace:
         self.failing_since: float | None = None
         #: The error that has ended the main thread.
         self.fatal: str | None = None
+        #: The error that has ended a task of the main thread's event loop, and that nobody has looked at.
+        self.lost: str | None = None
         #: When a call last ended.
         self.left: float | None = None
         #: The file of the last entries, and where the next one goes.
@@ -257,6 +283,8 @@ class CallTrace:
             self.moves += 1
             if self.retries:
                 self.retries += 1
+            if self.poll is not None and entry is not self.poll.entry and is_main_thread():
+                self.poll = None
             if is_new:
                 entry["t"], entry["end"], entry["raised"] = now, None, None
                 self.add(entry)
@@ -294,6 +322,49 @@ class CallTrace:
                 self.written.pop(entry["id"], None)
         self.leave({"what": "wait"}, error)
 
+    def note_set(self, keys: list[str]) -> None:
+        """Records that the program sets keys of a store."""
+        with self.lock:
+            if is_main_thread():
+                self.poll = None
+            for key in keys:
+                self.keys_set[key] = None
+                self.keys_set.move_to_end(key)
+            while len(self.keys_set) > KEYS:
+                self.keys_set.popitem(last=False)
+
+    def begin_poll(self, entry: Entry) -> None:
+        """Notes the first read of keys, after which the same may be read again and again."""
+        if is_main_thread():
+            self.poll = Poll(entry)
+
+    def is_polled(self, keys: list[str]) -> bool:
+        """Returns whether the main thread has read just these keys last, and does so again."""
+        poll = self.poll
+        return poll is not None and is_main_thread() and poll.entry["keys"] == keys
+
+    def read_again(self, reads: Callable[[], Any]) -> Any:
+        """Makes one more read of a poll, which is no progress."""
+        poll = self.poll
+        if poll is None:
+            return reads()
+        with self.lock:
+            poll.reads, poll.last = poll.reads + 1, time.time()
+            self.inside[threading.get_ident()] = (poll.entry, poll.since)
+        try:
+            result = reads()
+        except BaseException as error:
+            self.leave(poll.entry, error)
+            raise
+        with self.lock:
+            self.inside.pop(threading.get_ident(), None)
+        return result
+
+    def polled(self) -> Inside | None:
+        """Returns the entry of the keys that the main thread polls, and since when; None if it polls none."""
+        poll = self.poll
+        return (poll.entry, poll.since) if poll is not None and poll.goes_on() else None
+
     def add(self, entry: Entry) -> None:
         """Adds an entry, and numbers it. It is in the file of the last entries before the call is made."""
         with self.lock:
@@ -314,6 +385,20 @@ class CallTrace:
         with self.lock:
             if text not in self.errors:
                 self.errors = [*self.errors, text][-ERRORS:]
+
+    def note_lost_tasks(self) -> None:
+        """Keeps the errors of asyncio's tasks that nobody has looked at, if such a task has made calls."""
+        loop = loop_of(main_frame())
+        if loop is None:
+            return
+        import allranks_tasks
+
+        with self.lock:
+            places = {entry["at"] for entry in (*self.entries, *self.rare)}
+        errors = list(allranks_tasks.lost_errors(loop, places, os.getcwd()))
+        for error in errors:
+            self.note_error(error)
+        self.lost = error_text(errors[-1]) if errors else None
 
     def begin_epoch(self) -> None:
         """Counts a call of ``init_process_group``; another try after an error is for the same world."""
@@ -386,10 +471,12 @@ class CallTrace:
                     time.sleep(PERIOD)
                     continue
                 line = current_line()
+                self.note_lost_tasks()
                 recorded = self.recorder.look(self)
                 now_done = (self.moves - self.retries, self.recorder.status)
                 is_moving, done = now_done != done, now_done
-                now = (self.moves, line, len(self.errors), self.fatal, recorded, is_moving)
+                calls = (self.moves, self.polled(), len(self.keys_set))
+                now = (calls, line, len(self.errors), self.fatal, self.lost, recorded, is_moving)
                 if now == written:
                     os.utime(path)
                 else:
@@ -422,7 +509,8 @@ class CallTrace:
                 "retries": self.retries,
                 "failing_since": self.failing_since,
                 "left": self.left,
-                "fatal": self.fatal,
+                "keys_set": list(self.keys_set),
+                "fatal": self.fatal or self.lost,
                 "ended": self.ended,
             }
         entries.sort(key=entry_id)
@@ -431,7 +519,7 @@ class CallTrace:
             for key, (name, members) in groups.items()
             if key in used or key.split(".", 1)[1] in self.recorder.groups
         }
-        call = current_call(inside)
+        call = current_call(inside, self.polled())
         if call and call[0].get("text") == "rpc.shutdown" and handler_frame() is not None:
             call = None  # it serves
         head["inside"] = call and {"entry": call[0], "since": call[1]}
@@ -500,19 +588,28 @@ def current_frames() -> dict[int, FrameType]:
         gc.enable()
 
 
-def current_call(inside: dict[int, Inside]) -> Inside | None:
+def is_main_thread() -> bool:
+    """Returns whether the main thread calls."""
+    return threading.get_ident() == threading.main_thread().ident
+
+
+def current_call(inside: dict[int, Inside], polled: Inside | None) -> Inside | None:
     """Returns the call that the main thread is in, or that it waits for; None if there is none.
 
     Args:
         inside: thread id -> the call that the thread is in.
+        polled: the call that the main thread makes again and again.
     """
-    main = threading.main_thread().ident
-    if main in inside:
-        return inside[main]
+    main = threading.main_thread().ident or 0
+    if main in inside or polled is not None:
+        return inside.get(main, polled)
     # Backward passes run on threads of their own, and the main thread waits for them; a main thread that has ended has
     # left its work to others, and one that waits for the result of another thread waits for the same ranks as that one.
-    files = files_of(main_frame()) if inside else []
-    if inside and (is_finished() or any("/torch/autograd/" in file for file, _ in files) or awaits_a_thread(files)):
+    first = main_frame() if inside else None
+    files = files_of(first)
+    # A thread that an event loop has handed a call to wakes it when it is done.
+    waits = awaits_a_thread(files) or loop_of(first) is not None
+    if inside and (is_finished() or any("/torch/autograd/" in file for file, _ in files) or waits):
         return min(inside.values(), key=lambda call: call[1])
     return None
 

@@ -16,11 +16,14 @@ from types import SimpleNamespace
 sys.path.append(str(Path(__file__).resolve().parents[1] / "allranks_watch"))
 
 import allranks_patch  # noqa: E402
+import allranks_trace  # noqa: E402
 from allranks_trace import (  # noqa: E402
     KEPT,
+    POLLED,
     RECENT,
     CallTrace,
     awaits_a_thread,
+    current_call,
     files_of,
     is_serving,
     kind_of_place,
@@ -310,6 +313,81 @@ class CallTraceTest(unittest.TestCase):
         store = PrefixStore("job", PrefixStore(prefix="run", store=server))
         self.assertEqual(allranks_patch.place_of_store(store), "node1:29500/job/run")
         self.assertEqual(allranks_patch.place_of_store(server), "node1:29500")
+
+    def test_reads_of_the_same_keys_are_a_poll_until_something_else_is_called(self):
+        class Store:
+            def __init__(self):
+                self.counts = {}
+
+            def add(self, key, amount):
+                self.counts[key] = self.counts.get(key, 0) + amount
+                return self.counts[key]
+
+            def check(self, keys):
+                return all(key in self.counts for key in keys)
+
+        module = library()
+        module.Store = Store
+        allranks_patch.patch(self.trace, module)
+        store = Store()
+        store.add("round/1", 1)
+        for _ in range(POLLED - 1):
+            store.add("round/1", 0)
+        self.assertIsNone(self.trace.polled())
+        moves = self.trace.moves
+        for _ in range(20):
+            store.add("round/1", 0)
+        self.assertEqual(self.trace.moves, moves, "it is no progress")
+        call = current_call({}, self.trace.polled())
+        self.assertEqual(call[0]["keys"], ["round/1"])
+        store.check(["go"])
+        self.assertIsNone(self.trace.polled())
+        for _ in range(POLLED):
+            store.check(["go"])
+        self.assertEqual(self.trace.polled()[0]["keys"], ["go"])
+        module.barrier()
+        self.assertIsNone(self.trace.polled())
+        for _ in range(POLLED):
+            store.check(["go"])
+        # Reads that are overdue are no poll any more.
+        poll = self.trace.poll
+        poll.since, poll.last = poll.since - 60, poll.last - 60
+        self.assertIsNone(self.trace.polled())
+        self.assertEqual(self.read()["keys_set"], ["round/1"])
+
+    def test_an_error_that_nobody_looks_at_counts_if_its_task_has_made_calls(self):
+        import asyncio
+
+        module = library()
+        allranks_patch.patch(self.trace, module)
+        told = {}
+
+        async def step(fails):
+            module.barrier()
+            raise RuntimeError(fails)
+
+        async def other():
+            raise ValueError("of no rank's concern")
+
+        def look():
+            # Once a loop waits, as the heartbeat would see it.
+            while allranks_trace.loop_of(allranks_trace.main_frame()) is None:
+                time.sleep(0.01)
+            self.trace.note_lost_tasks()
+            told["lost"], told["errors"] = self.trace.lost, list(self.trace.errors)
+
+        async def serve():
+            tasks = [asyncio.create_task(one) for one in (step("lost"), step("seen"), other())]
+            await asyncio.wait(tasks)
+            tasks[1].exception()
+            thread = threading.Thread(target=look)
+            thread.start()
+            while thread.is_alive():
+                await asyncio.sleep(0.05)
+            tasks[0].exception(), tasks[2].exception()
+
+        asyncio.run(serve())
+        self.assertEqual(told, {"lost": "RuntimeError: lost", "errors": ["RuntimeError: lost"]})
 
     def test_calls_of_rpc_name_the_ranks_that_they_wait_for(self):
         workers = {name: SimpleNamespace(name=name, id=number) for number, name in enumerate(["server", "trainer"])}

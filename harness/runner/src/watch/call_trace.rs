@@ -44,6 +44,9 @@ pub struct CallTrace {
     /// Errors raised since the last call that returned.
     #[serde(default)]
     pub errors: Vec<String>,
+    /// Keys of stores that the program has set, oldest first, as far as they are kept.
+    #[serde(default)]
+    pub keys_set: Vec<String>,
     /// The version of torch; none if it is not imported.
     #[serde(default)]
     pub torch: Option<String>,
@@ -56,7 +59,7 @@ pub struct CallTrace {
     /// True if the main thread has ended, and other threads keep the process alive.
     #[serde(default)]
     pub finished: bool,
-    /// The error that ended the main thread; none if no error did.
+    /// The error that ended the main thread, or a task of its event loop that made calls; none if no error did.
     #[serde(default)]
     pub fatal: Option<String>,
     /// Number of calls begun and ended since the first error after the last call that returned; 0 without such an

@@ -301,8 +301,10 @@ impl Frame {
         let call_traces = || ranks.iter().filter_map(|(_, one)| one.call_trace.as_ref());
         let own_world = OwnWorld::of(ranks);
         // Ranks may be in different worlds; the oldest one in which a rank is inside a call is the one that matters.
+        // A store that the program made itself may serve before there is any world.
         let held =
             call_traces().filter_map(|call_trace| Some(call_trace.inside.as_ref()?.entry.epoch));
+        let held = held.filter(|epoch| *epoch > 0);
         let newest = call_traces().map(|call_trace| call_trace.epoch).max();
         let epoch = held.min().or(newest).unwrap_or_default();
         let mut frame = Self {
@@ -401,13 +403,18 @@ impl Frame {
             return Some(state);
         };
         state.errors.clone_from(&call_trace.errors);
+        state.keys_set.clone_from(&call_trace.keys_set);
         state.recorded = device_messages::under_way(call_trace);
         let Some(epoch) = self.epoch_of(call_trace) else {
             state.doing = elsewhere(call_trace);
             return Some(state);
         };
         let inside = call_trace.inside.as_ref();
-        let inside = inside.filter(|inside| inside.entry.epoch == epoch);
+        let is_here = |inside: &&Inside| {
+            let is_of_store = matches!(inside.entry.call, Call::Store { .. });
+            inside.entry.epoch == epoch || is_of_store && inside.entry.epoch == 0
+        };
+        let inside = inside.filter(is_here);
         // What C++ code issued before the process was stopped is not in a record from before: without that, the rank's
         // collectives would have other numbers than those of the others.
         let is_cut_off =
@@ -482,7 +489,7 @@ impl Frame {
         if inside.is_none() && call_trace.is_retrying() {
             return Some(None);
         }
-        // After an error has ended the main thread, no more calls come: the error counts, and not the position.
+        // After an error has ended the thread or task that makes the calls, no more come: the error counts, and not the position.
         if call_trace.fatal.is_some() && inside.is_none() {
             return Some(None);
         }

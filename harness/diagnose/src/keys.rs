@@ -1,0 +1,180 @@
+//! Whose turn it is to set the keys of a store that ranks wait for. A store does not tell; the names of the keys that ranks have set
+//! before may: one rank sets all of a form, each rank sets one with its own number in it, or all ranks add to one counter after another.
+
+use std::collections::BTreeSet;
+
+use super::evidence::{HangEvidence, RankState};
+use allranks_model::names::Rank;
+
+/// Returns the ranks that have still to set one of these keys, as all that was set before shows; empty if it does not show it for every
+/// key that is not set.
+pub(crate) fn setters(evidence: &HangEvidence, keys: &[String]) -> Vec<Rank> {
+    let is_set = |key: &&String| evidence.ranks.iter().any(|state| has_set(state, key));
+    let (set, open): (Vec<&String>, Vec<&String>) = keys.iter().partition(is_set);
+    let named =
+        (open.iter()).map(|key| only_setter(evidence, key).or_else(|| rank_in_name(evidence, key)));
+    let ranks: Option<BTreeSet<Rank>> = match open.is_empty() {
+        true => Some(
+            (set.iter())
+                .flat_map(|key| left_out(evidence, key))
+                .collect(),
+        ),
+        false => named.collect(),
+    };
+    ranks.unwrap_or_default().into_iter().collect()
+}
+
+fn has_set(state: &RankState, key: &str) -> bool {
+    state.keys_set.iter().any(|own| own == key)
+}
+
+/// A key with `#` for each number in it, and these numbers.
+fn form(key: &str) -> (String, Vec<u32>) {
+    let (mut text, mut numbers) = (String::new(), Vec::new());
+    let mut rest = key;
+    while let Some(start) = rest.find(|one: char| one.is_ascii_digit()) {
+        let digits = &rest[start..];
+        let end = digits
+            .find(|one: char| !one.is_ascii_digit())
+            .unwrap_or(digits.len());
+        text += &rest[..start];
+        text.push('#');
+        // What is too large for a number is no rank's.
+        numbers.push(digits[..end].parse().unwrap_or(u32::MAX));
+        rest = &digits[end..];
+    }
+    (text + rest, numbers)
+}
+
+/// Returns the rank that alone has set keys of the form of this one, two at least.
+fn only_setter(evidence: &HangEvidence, key: &str) -> Option<Rank> {
+    let (wanted, _) = form(key);
+    let alike = |state: &RankState| {
+        let keys = state.keys_set.iter();
+        keys.filter(|own| form(own).0 == wanted).count()
+    };
+    let mut setters = evidence.ranks.iter().filter(|state| alike(state) > 0);
+    let only = setters.next()?;
+    (setters.next().is_none() && alike(only) > 1).then_some(only.rank)
+}
+
+/// Returns the rank whose number is in a key, where each rank that has set such keys, two at least, had its own number there.
+fn rank_in_name(evidence: &HangEvidence, key: &str) -> Option<Rank> {
+    let (wanted, numbers) = form(key);
+    let (mut setters, mut places) = (BTreeSet::new(), vec![true; numbers.len()]);
+    for state in &evidence.ranks {
+        for (_, own) in state
+            .keys_set
+            .iter()
+            .map(|own| form(own))
+            .filter(|(text, _)| *text == wanted)
+        {
+            setters.insert(state.rank);
+            for (place, number) in places.iter_mut().zip(own) {
+                *place &= number == state.rank.0;
+            }
+        }
+    }
+    let place = places.iter().position(|is_rank| *is_rank)?;
+    let rank = Rank(*numbers.get(place)?);
+    (setters.len() > 1 && evidence.rank(rank).is_some()).then_some(rank)
+}
+
+/// Returns the ranks that have not set a key that others have set, though they set an earlier one of its form as all of these did.
+fn left_out(evidence: &HangEvidence, key: &str) -> Vec<Rank> {
+    let (wanted, _) = form(key);
+    let (set, others): (Vec<&RankState>, Vec<&RankState>) =
+        evidence.ranks.iter().partition(|state| has_set(state, key));
+    let before = set.iter().flat_map(|state| &state.keys_set);
+    let before: BTreeSet<&String> = before
+        .filter(|own| *own != key && form(own).0 == wanted)
+        .collect();
+    let is_common = |own: &&&String| set.iter().all(|state| has_set(state, own));
+    let common: Vec<&String> = before.iter().filter(is_common).copied().collect();
+    let others = others
+        .into_iter()
+        .filter(|state| common.iter().any(|own| has_set(state, own)));
+    others.map(|state| state.rank).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn evidence(keys: &[&[&str]]) -> HangEvidence {
+        let state = |(rank, keys): (usize, &&[&str])| RankState {
+            keys_set: keys.iter().map(ToString::to_string).collect(),
+            ..RankState::unknown(Rank(rank as u32))
+        };
+        HangEvidence {
+            ranks: keys.iter().enumerate().map(state).collect(),
+            ..HangEvidence::default()
+        }
+    }
+
+    fn ranks(keys_set: &[&[&str]], awaited: &[&str]) -> Vec<u32> {
+        let awaited: Vec<String> = awaited.iter().map(ToString::to_string).collect();
+        setters(&evidence(keys_set), &awaited)
+            .iter()
+            .map(|rank| rank.0)
+            .collect()
+    }
+
+    #[test]
+    fn a_key_with_the_number_of_a_rank_is_its_own_if_two_others_did_so() {
+        let two: [&[&str]; 4] = [&["total/0"], &["total/1"], &[], &[]];
+        assert_eq!(ranks(&two, &["total/2"]), [2]);
+        assert_eq!(
+            ranks(&two, &["total/0", "total/1", "total/2", "total/3"]),
+            [2, 3]
+        );
+        assert_eq!(ranks(&two, &["total/7"]), [0; 0], "there is no such rank");
+        assert_eq!(
+            ranks(&two, &["total/2", "go"]),
+            [0; 0],
+            "whoever sets the other one is not known"
+        );
+        assert_eq!(
+            ranks(&[&["total/0"], &[]], &["total/1"]),
+            [0; 0],
+            "one rank may count from 0"
+        );
+        let one: [&[&str]; 3] = [&["start"], &["step/1", "step/2"], &[]];
+        assert_eq!(ranks(&one, &["step/3"]), [1]);
+        assert_eq!(
+            ranks(&[&["step/1"], &[]], &["step/2"]),
+            [0; 0],
+            "once is no habit"
+        );
+        let counts: [&[&str]; 3] = [&["epoch/0", "epoch/1"], &["epoch/1"], &[]];
+        assert_eq!(
+            ranks(&counts, &["epoch/2"]),
+            [0; 0],
+            "the number is not always the rank's"
+        );
+        let rounds: [&[&str]; 3] = [&["1/at/0", "2/at/0"], &["1/at/1", "2/at/1"], &["1/at/2"]];
+        assert_eq!(ranks(&rounds, &["2/at/0", "2/at/1", "2/at/2"]), [2]);
+    }
+
+    #[test]
+    fn a_counter_waits_for_who_has_added_to_the_one_before() {
+        let keys: [&[&str]; 4] = [
+            &["round/1", "round/2"],
+            &["round/1"],
+            &["round/1", "round/2"],
+            &[],
+        ];
+        assert_eq!(
+            ranks(&keys, &["round/2"]),
+            [1],
+            "rank 3 has never taken part"
+        );
+        let in_turn: [&[&str]; 3] = [&["turn/0"], &["turn/1"], &["turn/2"]];
+        assert_eq!(
+            ranks(&in_turn, &["turn/2"]),
+            [0; 0],
+            "each sets one of its own"
+        );
+        assert_eq!(ranks(&[&["flag"], &[]], &["flag"]), [0; 0]);
+    }
+}
