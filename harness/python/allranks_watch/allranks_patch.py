@@ -328,8 +328,10 @@ def wrap_store(trace: CallTrace, name: str, function: Callable[..., Any]) -> Cal
 
     @functools.wraps(function)
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        # What a library's own rendezvous does with its store is not the program's.
-        if getattr(local, "depth", 0) or not is_called_by_program():
+        # What a library's own rendezvous does with its store is not the program's. A process that has joined no world,
+        # and was given no rank, may be a launcher, which hosts the store of its ranks.
+        is_rank = trace.epoch or "RANK" in os.environ
+        if getattr(local, "depth", 0) or not is_rank or not is_called_by_program():
             return function(self, *args, **kwargs)
         given = args[0] if args else kwargs.get("key", kwargs.get("keys"))
         keys = [given] if isinstance(given, str) else [key for key in given or () if isinstance(key, str)]

@@ -330,6 +330,8 @@ class CallTraceTest(unittest.TestCase):
         module.Store = Store
         allranks_patch.patch(self.trace, module)
         store = Store()
+        store.add("of a launcher", 1)
+        self.trace.epoch = 1
         store.add("round/1", 1)
         for _ in range(POLLED - 1):
             store.add("round/1", 0)

@@ -9,15 +9,15 @@ use crate::rank_line::RankLine;
 /// 10.2 s`) is left out where ranks at one place differ in it.
 #[must_use]
 pub fn places(places: &[RankLine]) -> Vec<String> {
-    let mut by_place: Vec<(&str, &str, Vec<Rank>)> = Vec::new();
-    let mut known: HashMap<&str, usize> = HashMap::new();
+    let mut by_place: Vec<(String, Vec<Rank>)> = Vec::new();
+    let mut known: HashMap<String, usize> = HashMap::new();
     for line in places {
-        let place = line.text.split(" for ").next().unwrap_or_default();
-        let number = *known.entry(place).or_insert_with(|| {
-            by_place.push((place, &line.text, Vec::new()));
+        let place = without_time(&line.text);
+        let number = *known.entry(place.clone()).or_insert_with(|| {
+            by_place.push((line.text.clone(), Vec::new()));
             by_place.len() - 1
         });
-        let (_, text, ranks) = &mut by_place[number];
+        let (text, ranks) = &mut by_place[number];
         if *text != line.text {
             *text = place;
         }
@@ -25,8 +25,23 @@ pub fn places(places: &[RankLine]) -> Vec<String> {
     }
     by_place
         .into_iter()
-        .map(|(_, text, ranks)| format!("{}: {text}", named(&ranks)))
+        .map(|(text, ranks)| format!("{}: {text}", named(&ranks)))
         .collect()
+}
+
+/// Returns the text of a place without the time that a rank has been there: `in barrier for 10.2 s` is `in barrier`.
+fn without_time(text: &str) -> String {
+    const WORD: &str = " for ";
+    for (start, _) in text.match_indices(WORD) {
+        let rest = &text[start + WORD.len()..];
+        let number = rest.trim_start_matches(|one: char| one.is_ascii_digit() || one == '.');
+        if number.len() < rest.len()
+            && let Some(rest) = number.strip_prefix(" s")
+        {
+            return format!("{}{rest}", &text[..start]);
+        }
+    }
+    text.to_owned()
 }
 
 /// Returns the ranks with the word: `rank 3`, `ranks 0–2, 4–9999`. `ranks` must be in ascending order.
@@ -83,6 +98,19 @@ mod tests {
             ["ranks 0–2, 4–9999: in barrier", "rank 3: after init"]
         );
         assert_eq!(places(&all[..1]), ["rank 0: in barrier for 0.5 s"]);
+        let keys = [
+            line(0, "in a wait for `a` of a store for 1.0 s"),
+            line(1, "in a wait for `b` of a store for 1.0 s"),
+            line(2, "in a wait for `b` of a store for 2.0 s, after an error"),
+        ];
+        assert_eq!(
+            places(&keys),
+            [
+                "rank 0: in a wait for `a` of a store for 1.0 s",
+                "rank 1: in a wait for `b` of a store for 1.0 s",
+                "rank 2: in a wait for `b` of a store for 2.0 s, after an error"
+            ]
+        );
         assert_eq!(named(&[Rank(0), Rank(1), Rank(5)]), "ranks 0, 1, 5");
     }
 }
