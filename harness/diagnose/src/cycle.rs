@@ -31,21 +31,21 @@ pub fn cause(evidence: &HangEvidence, cycle: &[Rank]) -> Option<Diagnosis> {
     })
 }
 
-/// Finds ranks of the cycle that wait for a key of a store while the rest wait for them in something else. Only the
-/// rest could have set the key. Who should have is known if the keys' names show it, unless they are the most: then the waiting ranks
-/// may be the ones in the wrong. Else, if the rest is more than one rank, or the keys are several, none is blamed.
+/// Finds ranks of the cycle that wait for keys of a store while the rest wait for them in something else. Only the rest could have set
+/// the keys. The ranks whose turn it was are blamed if the names of keys show it, unless they are more than those that wait, which may be
+/// the ones in the wrong. If the names show nothing, a single rank is blamed for a single key; else none is.
 fn key_not_set(evidence: &HangEvidence, cycle: &[Rank]) -> Option<Diagnosis> {
     let states = || cycle.iter().filter_map(|rank| evidence.rank(*rank));
-    let keys = states().find_map(|state| match state.now() {
-        Some(what @ EventKind::AwaitKeys(_)) => Some(what),
+    let (what, keys) = states().find_map(|state| match state.now() {
+        Some(what @ EventKind::AwaitKeys(keys)) => Some((what, keys)),
         _ => None,
     })?;
     let (waiting, others): (Vec<&RankState>, Vec<&RankState>) =
-        states().partition(|state| state.now() == Some(keys));
+        states().partition(|state| state.now() == Some(what));
     let ranks = |states: &[&RankState]| states.iter().map(|one| one.rank).collect::<Vec<_>>();
     let (waiting, others) = (ranks(&waiting), ranks(&others));
     let summary = format!(
-        "{} {} in {keys}, which {} {} not set, and {} for them elsewhere",
+        "{} {} in {what}, which {} {} not set, and {} for them elsewhere",
         named(&waiting),
         verb(&waiting, "is", "are"),
         named(&others),
@@ -53,18 +53,14 @@ fn key_not_set(evidence: &HangEvidence, cycle: &[Rank]) -> Option<Diagnosis> {
         verb(&others, "waits", "wait"),
     );
     let facts = (states().map(|one| format!("rank {}: {}", one.rank, one.place()))).collect();
-    // Ranks that wait for several keys, one of each rank, are in another barrier than the rest: either side may be ahead.
-    let is_barrier = matches!(keys, EventKind::AwaitKeys(keys) if keys.len() > 1);
-    let mut culprits = match keys {
-        EventKind::AwaitKeys(keys) => keys::setters(evidence, keys),
-        _ => Vec::new(),
-    };
+    let mut culprits = keys::setters(evidence, keys);
     culprits.retain(|rank| others.contains(rank));
     if culprits.len() > waiting.len() {
         culprits.clear();
     }
-    if let ([one], true, false) = (&others[..], culprits.is_empty(), is_barrier) {
-        culprits.push(*one);
+    // Ranks that wait for several keys, one of each rank, are in another barrier than the rest: either side may be ahead.
+    if culprits.is_empty() && keys.len() == 1 && others.len() == 1 {
+        culprits.clone_from(&others);
     }
     let verdict = conclude(
         evidence,

@@ -11,17 +11,17 @@ use allranks_model::names::Rank;
 pub(crate) fn setters(evidence: &HangEvidence, keys: &[String]) -> Vec<Rank> {
     let is_set = |key: &&String| evidence.ranks.iter().any(|state| has_set(state, key));
     let (set, open): (Vec<&String>, Vec<&String>) = keys.iter().partition(is_set);
-    let named =
-        (open.iter()).map(|key| only_setter(evidence, key).or_else(|| rank_in_name(evidence, key)));
-    let ranks: Option<BTreeSet<Rank>> = match open.is_empty() {
-        true => Some(
-            (set.iter())
-                .flat_map(|key| left_out(evidence, key))
-                .collect(),
-        ),
-        false => named.collect(),
+    let ranks: BTreeSet<Rank> = match open.is_empty() {
+        true => (set.iter())
+            .flat_map(|key| left_out(evidence, key))
+            .collect(),
+        false => {
+            let setter = |key| only_setter(evidence, key).or_else(|| rank_in_name(evidence, key));
+            let known: Option<_> = open.into_iter().map(|key| setter(key)).collect();
+            known.unwrap_or_default()
+        }
     };
-    ranks.unwrap_or_default().into_iter().collect()
+    ranks.into_iter().collect()
 }
 
 fn has_set(state: &RankState, key: &str) -> bool {
@@ -46,16 +46,24 @@ fn form(key: &str) -> (String, Vec<u32>) {
     (text + rest, numbers)
 }
 
+/// Returns the keys of a form that a rank has set, each with its numbers.
+fn of_form<'a>(
+    state: &'a RankState,
+    wanted: &'a str,
+) -> impl Iterator<Item = (&'a String, Vec<u32>)> {
+    state.keys_set.iter().filter_map(move |key| {
+        let (text, numbers) = form(key);
+        (text == wanted).then_some((key, numbers))
+    })
+}
+
 /// Returns the rank that alone has set keys of the form of this one, two at least.
 fn only_setter(evidence: &HangEvidence, key: &str) -> Option<Rank> {
     let (wanted, _) = form(key);
-    let alike = |state: &RankState| {
-        let keys = state.keys_set.iter();
-        keys.filter(|own| form(own).0 == wanted).count()
-    };
-    let mut setters = evidence.ranks.iter().filter(|state| alike(state) > 0);
+    let count = |state: &RankState| of_form(state, &wanted).count();
+    let mut setters = evidence.ranks.iter().filter(|state| count(state) > 0);
     let only = setters.next()?;
-    (setters.next().is_none() && alike(only) > 1).then_some(only.rank)
+    (setters.next().is_none() && count(only) > 1).then_some(only.rank)
 }
 
 /// Returns the rank whose number is in a key, where each rank that has set such keys, two at least, had its own number there.
@@ -63,12 +71,7 @@ fn rank_in_name(evidence: &HangEvidence, key: &str) -> Option<Rank> {
     let (wanted, numbers) = form(key);
     let (mut setters, mut places) = (BTreeSet::new(), vec![true; numbers.len()]);
     for state in &evidence.ranks {
-        for (_, own) in state
-            .keys_set
-            .iter()
-            .map(|own| form(own))
-            .filter(|(text, _)| *text == wanted)
-        {
+        for (_, own) in of_form(state, &wanted) {
             setters.insert(state.rank);
             for (place, number) in places.iter_mut().zip(own) {
                 *place &= number == state.rank.0;
@@ -85,12 +88,12 @@ fn left_out(evidence: &HangEvidence, key: &str) -> Vec<Rank> {
     let (wanted, _) = form(key);
     let (set, others): (Vec<&RankState>, Vec<&RankState>) =
         evidence.ranks.iter().partition(|state| has_set(state, key));
-    let before = set.iter().flat_map(|state| &state.keys_set);
-    let before: BTreeSet<&String> = before
-        .filter(|own| *own != key && form(own).0 == wanted)
-        .collect();
-    let is_common = |own: &&&String| set.iter().all(|state| has_set(state, own));
-    let common: Vec<&String> = before.iter().filter(is_common).copied().collect();
+    let Some(first) = set.first() else {
+        return Vec::new();
+    };
+    let before = of_form(first, &wanted).map(|(own, _)| own);
+    let is_common = |own: &&String| *own != key && set.iter().all(|state| has_set(state, own));
+    let common: Vec<&String> = before.filter(is_common).collect();
     let others = others
         .into_iter()
         .filter(|state| common.iter().any(|own| has_set(state, own)));
@@ -157,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_counter_waits_for_who_has_added_to_the_one_before() {
+    fn a_counter_waits_for_the_ranks_that_added_to_the_one_before() {
         let keys: [&[&str]; 4] = [
             &["round/1", "round/2"],
             &["round/1"],

@@ -45,12 +45,10 @@ pub fn end_of_chain(evidence: &HangEvidence) -> Option<Diagnosis> {
     let verdict = ends.verdict(evidence, &waits_for)?;
     // The names of keys show who sets them, and do not prove it.
     let by_keys = |state: &&RankState| matches!(state.now(), Some(EventKind::AwaitKeys(_)));
-    let waiting = evidence.ranks.iter().filter(|state| {
-        let ranks = waits.awaited_ranks(state).unwrap_or_default();
-        ranks.iter().any(|rank| verdict.culprits.contains(rank))
-    });
-    let waiting: Vec<&RankState> = waiting.collect();
-    let is_guess = !waiting.is_empty() && waiting.iter().all(by_keys);
+    let mut of_keys = evidence.ranks.iter().filter(by_keys);
+    let mut others = evidence.ranks.iter().filter(|state| !by_keys(state));
+    let is_guess = of_keys.any(|state| waits.awaits(state, &verdict.culprits))
+        && !others.any(|state| waits.awaits(state, &verdict.culprits));
     Some(match verdict.confidence {
         Confidence::Proved if is_guess => Diagnosis {
             confidence: Confidence::Likely,
@@ -375,6 +373,12 @@ impl<'a> Waits<'a> {
 
     fn entered(&self, rank: Rank, group: &'a str) -> usize {
         self.entered.get(&(rank, group)).copied().unwrap_or(0)
+    }
+
+    /// Returns true if a rank waits for one of these.
+    fn awaits(&self, state: &'a RankState, ranks: &[Rank]) -> bool {
+        let awaited = self.awaited_ranks(state).unwrap_or_default();
+        awaited.iter().any(|rank| ranks.contains(rank))
     }
 
     /// Returns the ranks that this one waits for, empty if all have come; `None` if it is not waiting for ranks.

@@ -342,8 +342,9 @@ def wrap_store(trace: CallTrace, name: str, function: Callable[..., Any]) -> Cal
             trace.note_set(keys)
             return function(self, *args, **kwargs)
         reads = functools.partial(function, self, *args, **kwargs)
-        if trace.is_polled(keys):
-            return trace.read_again(reads)
+        poll = trace.poll_of(keys)
+        if poll is not None:
+            return trace.read_again(poll, reads)
         entry: Entry = {"what": "store", "keys": keys, "at": "", "id": 0, "epoch": trace.epoch}
         trace.begin_poll(entry)
         return call_in(trace, entry, reads)

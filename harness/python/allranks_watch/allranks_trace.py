@@ -338,16 +338,13 @@ class CallTrace:
         if is_main_thread():
             self.poll = Poll(entry)
 
-    def is_polled(self, keys: list[str]) -> bool:
-        """Returns whether the main thread has read just these keys last, and does so again."""
+    def poll_of(self, keys: list[str]) -> Poll | None:
+        """Returns the poll of these keys if the main thread calls and has read just them last; else None."""
         poll = self.poll
-        return poll is not None and is_main_thread() and poll.entry["keys"] == keys
+        return poll if poll is not None and is_main_thread() and poll.entry["keys"] == keys else None
 
-    def read_again(self, reads: Callable[[], Any]) -> Any:
+    def read_again(self, poll: Poll, reads: Callable[[], Any]) -> Any:
         """Makes one more read of a poll, which is no progress."""
-        poll = self.poll
-        if poll is None:
-            return reads()
         with self.lock:
             poll.reads, poll.last = poll.reads + 1, time.time()
             self.inside[threading.get_ident()] = (poll.entry, poll.since)
@@ -393,9 +390,11 @@ class CallTrace:
             return
         import allranks_tasks
 
-        with self.lock:
-            places = {entry["at"] for entry in (*self.entries, *self.rare)}
-        errors = list(allranks_tasks.lost_errors(loop, places, os.getcwd()))
+        errors = allranks_tasks.lost_errors(loop)
+        if errors:
+            with self.lock:
+                places = {entry["at"] for entry in (*self.entries, *self.rare)}
+            errors = [error for error in errors if allranks_tasks.is_of_caller(error, places, os.getcwd())]
         for error in errors:
             self.note_error(error)
         self.lost = error_text(errors[-1]) if errors else None

@@ -302,9 +302,9 @@ impl Frame {
         let own_world = OwnWorld::of(ranks);
         // Ranks may be in different worlds; the oldest one in which a rank is inside a call is the one that matters.
         // A store that the program made itself may serve before there is any world.
-        let held =
-            call_traces().filter_map(|call_trace| Some(call_trace.inside.as_ref()?.entry.epoch));
-        let held = held.filter(|epoch| *epoch > 0);
+        let held = call_traces()
+            .filter_map(|call_trace| Some(call_trace.inside.as_ref()?.entry.epoch))
+            .filter(|epoch| *epoch > 0);
         let newest = call_traces().map(|call_trace| call_trace.epoch).max();
         let epoch = held.min().or(newest).unwrap_or_default();
         let mut frame = Self {
