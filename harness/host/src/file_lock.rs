@@ -1,28 +1,40 @@
-//! Locks of files that processes wait for, as the kernel lists them.
+//! Locks of files that processes have and wait for, as the kernel lists them.
 
-/// A process that waits for the lock of a file.
+/// A lock of a file (`flock`, `fcntl`) that a process has.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FileLockWait {
-    /// The process that waits.
-    pub pid: u32,
-    /// The process that has the lock. It may be the same one, by another opening of the file.
+pub struct FileLock {
+    /// The process that has the lock.
     pub holder: u32,
-    /// The file: major and minor number of its device, and inode.
-    file: (u32, u32, u64),
+    /// True if no other process can have a lock of the same part of the file.
+    pub is_exclusive: bool,
+    /// The processes that wait for it in the kernel. One of them may be the holder, by another opening of the file.
+    pub waiters: Vec<u32>,
+    /// The inode of the file.
+    pub inode: u64,
+    /// Kind of the lock, as the kernel writes it: `FLOCK`, `POSIX`.
+    kind: String,
+    /// Major and minor number of the device that the file is on.
+    device: (u32, u32),
 }
 
-impl FileLockWait {
-    /// Returns the path by which the waiting process has opened the file; `None` if that cannot be seen.
+impl FileLock {
+    /// Returns true if the lock was taken by `flock`.
     #[must_use]
-    pub fn path(&self) -> Option<String> {
+    pub fn is_flock(&self) -> bool {
+        self.kind == "FLOCK"
+    }
+
+    /// Returns the path by which a process has opened the file; `None` if it has not, or if that cannot be seen.
+    #[must_use]
+    pub fn path_in(&self, pid: u32) -> Option<String> {
         use std::os::unix::fs::MetadataExt;
 
-        let files = std::fs::read_dir(format!("/proc/{}/fd", self.pid)).ok()?;
+        let files = std::fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
         let mut paths = files.flatten().map(|file| file.path());
         let found = paths.find(|path| {
             std::fs::metadata(path).is_ok_and(|file| {
                 let device = (rustix::fs::major(file.dev()), rustix::fs::minor(file.dev()));
-                (device.0, device.1, file.ino()) == self.file
+                (device, file.ino()) == (self.device, self.inode)
             })
         })?;
         let path = std::fs::read_link(found).ok()?;
@@ -30,45 +42,51 @@ impl FileLockWait {
     }
 }
 
-/// Returns the waits for locks of files (`flock`, `fcntl`) on this machine; empty where the kernel does not tell. Locks of processes in
-/// other namespaces of process ids are left out.
+/// Returns the locks of files on this machine; empty where the kernel does not tell. Locks of processes in other namespaces of process
+/// ids are left out.
 #[must_use]
-pub fn file_lock_waits() -> Vec<FileLockWait> {
-    std::fs::read_to_string("/proc/locks").map_or_else(|_| Vec::new(), |text| waits_in(&text))
+pub fn file_locks() -> Vec<FileLock> {
+    std::fs::read_to_string("/proc/locks").map_or_else(|_| Vec::new(), |text| locks_in(&text))
 }
 
-/// Returns the waits that a text in the form of `/proc/locks` lists. A lock is `1: FLOCK ADVISORY WRITE PID MAJOR:MINOR:INODE 0 EOF`; a
+/// Returns the locks that a text in the form of `/proc/locks` lists. A lock is `1: FLOCK ADVISORY WRITE PID MAJOR:MINOR:INODE 0 EOF`; a
 /// wait for it stands below, with the same number and an arrow: `1: -> FLOCK ...`.
-fn waits_in(text: &str) -> Vec<FileLockWait> {
-    let mut waits = Vec::new();
-    let mut held: Option<(&str, u32)> = None;
+fn locks_in(text: &str) -> Vec<FileLock> {
+    let mut locks: Vec<(&str, FileLock)> = Vec::new();
     for line in text.lines() {
         let mut words = line.split_whitespace();
         let Some(number) = words.next() else { continue };
         let mut rest = words.peekable();
         let is_wait = rest.next_if_eq(&"->").is_some();
-        // Kind, advisory or not, and mode come first.
-        let mut rest = rest.skip(3);
+        let (kind, _is_advisory, mode) = (rest.next(), rest.next(), rest.next());
         let pid = rest.next().and_then(|word| word.parse().ok());
-        let pid = pid.filter(|pid| *pid > 0);
+        let pid = pid.filter(|pid: &u32| *pid > 0);
         let file = rest.next().and_then(file_of);
-        match (is_wait, pid, file, held) {
-            (false, Some(pid), ..) => held = Some((number, pid)),
-            (false, None, ..) => held = None,
-            (true, Some(pid), Some(file), Some((of, holder))) if of == number => {
-                waits.push(FileLockWait { pid, holder, file });
-            }
-            _ => {}
+        if let (Some(kind), Some(pid), Some((device, inode)), false) = (kind, pid, file, is_wait) {
+            let lock = FileLock {
+                holder: pid,
+                is_exclusive: mode == Some("WRITE"),
+                waiters: Vec::new(),
+                inode,
+                kind: kind.to_owned(),
+                device,
+            };
+            locks.push((number, lock));
+        } else if let (Some(pid), true, Some((of, lock))) = (pid, is_wait, locks.last_mut())
+            && *of == number
+        {
+            lock.waiters.push(pid);
         }
     }
-    waits
+    locks.into_iter().map(|(_, lock)| lock).collect()
 }
 
-fn file_of(word: &str) -> Option<(u32, u32, u64)> {
+/// Returns the device's numbers and the inode of a file that is written as `MAJOR:MINOR:INODE`.
+fn file_of(word: &str) -> Option<((u32, u32), u64)> {
     let mut parts = word.split(':');
     let number = |text: Option<&str>| u32::from_str_radix(text?, 16).ok();
-    let (major, minor) = (number(parts.next())?, number(parts.next())?);
-    Some((major, minor, parts.next()?.parse().ok()?))
+    let device = (number(parts.next())?, number(parts.next())?);
+    Some((device, parts.next()?.parse().ok()?))
 }
 
 #[cfg(test)]
@@ -88,13 +106,23 @@ mod tests {
 3: -> OFDLCK ADVISORY  WRITE 105 00:05:7003 0 EOF
 4: FLOCK  ADVISORY  WRITE 0 fe:00:7004 0 EOF
 ";
-        let wait = |pid| FileLockWait {
-            pid,
-            holder: 101,
-            file: (0xfe, 0, 7001),
-        };
-        assert_eq!(waits_in(text), [wait(102), wait(103)]);
-        assert!(waits_in("").is_empty());
+        let lock =
+            |holder, is_exclusive, waiters: &[u32], kind: &str, file: ((u32, u32), u64)| FileLock {
+                holder,
+                is_exclusive,
+                waiters: waiters.to_vec(),
+                inode: file.1,
+                kind: kind.to_owned(),
+                device: file.0,
+            };
+        assert_eq!(
+            locks_in(text),
+            [
+                lock(101, true, &[102, 103], "FLOCK", ((0xfe, 0), 7001)),
+                lock(104, false, &[], "POSIX", ((0, 0x1a), 7002)),
+            ]
+        );
+        assert!(locks_in("").is_empty());
     }
 
     #[test]
@@ -107,14 +135,17 @@ mod tests {
         let waiter = std::thread::spawn(move || flock(&second, FlockOperation::LockExclusive));
         let own = std::process::id();
         let found = loop {
-            let mut waits = file_lock_waits().into_iter();
-            match waits.find(|wait| wait.pid == own) {
-                Some(wait) => break wait,
+            let mut locks = file_locks().into_iter();
+            match locks.find(|lock| lock.waiters.contains(&own)) {
+                Some(lock) => break lock,
                 None => std::thread::yield_now(),
             }
         };
-        assert_eq!(found.holder, own);
-        assert_eq!(found.path().as_deref(), path.to_str());
+        assert_eq!(
+            (found.holder, found.is_exclusive, found.is_flock()),
+            (own, true, true)
+        );
+        assert_eq!(found.path_in(own).as_deref(), path.to_str());
         flock(&first, FlockOperation::Unlock).unwrap();
         waiter.join().unwrap().unwrap();
         std::fs::remove_file(&path).unwrap();

@@ -19,13 +19,13 @@ mod thread;
 pub use charged_time::{ChargedTime, processor_time, time_ready};
 pub use command::run_with_timeout;
 pub use environment::environment;
-pub use file_lock::{FileLockWait, file_lock_waits};
+pub use file_lock::{FileLock, file_locks};
 pub use idle_time::idle_time;
 pub use listener::{
     Listener, StoreReply, addresses, is_connected_to, is_heard, listeners, probe_store, resolves,
 };
 pub use process::{
-    Activity, activity, arguments, describe, is_asleep, is_ending, locking, sleeps_in, state,
+    Activity, activity, arguments, describe, is_asleep, is_ending, sleeps_in, state,
 };
 pub use process_table::{ProcessEntry, age, descendants, has_mapped, network, processes};
 pub use processor_time::processor_times_below;

@@ -85,29 +85,6 @@ pub fn is_asleep(_pid: u32) -> bool {
     false
 }
 
-/// Returns the processes that hold a lock (`flock`) on the file with this inode, in order. Empty where this machine does not tell.
-#[cfg(target_os = "linux")]
-#[must_use]
-pub fn locking(inode: u64) -> Vec<u32> {
-    use procfs::LockType;
-
-    let locks = procfs::locks().unwrap_or_default().into_iter();
-    let mut pids: Vec<u32> = locks
-        .filter(|lock| matches!(lock.lock_type, LockType::FLock) && lock.inode == inode)
-        .filter_map(|lock| lock.pid?.try_into().ok())
-        .collect();
-    pids.sort_unstable();
-    pids.dedup();
-    pids
-}
-
-/// Returns the processes that hold a lock (`flock`) on the file with this inode, in order. Empty where this machine does not tell.
-#[cfg(not(target_os = "linux"))]
-#[must_use]
-pub fn locking(_inode: u64) -> Vec<u32> {
-    Vec::new()
-}
-
 /// Returns command line and process id, `python3 train.py (pid 4711)`, or the id alone if the command line cannot be read.
 #[must_use]
 pub fn describe(pid: u32) -> String {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::call_trace::{Call, CallTrace, Entry, Inside};
 use super::device_messages;
+use super::file_locks;
 use super::hosts::Hosts;
 use super::job::RankProcess;
 use super::reach::Reach;
@@ -35,38 +36,8 @@ pub fn evidence(
     let is_whole = is_whole(ranks, assume_whole);
     let mut evidence = evidence_of_ranks(ranks, hosts, still, is_whole)?;
     evidence.foreign_listeners = foreign_listeners(is_ours, &evidence);
-    note_file_locks(&mut evidence, ranks);
+    file_locks::note_waits(&mut evidence, ranks);
     Some(evidence)
-}
-
-/// Notes of which ranks in code of their own the kernel says that they wait for the lock of a file, where another rank has it.
-fn note_file_locks(evidence: &mut HangEvidence, ranks: &[(Rank, &RankProcess)]) {
-    let is_own = |state: &RankState| matches!(state.now(), Some(EventKind::Own(_)));
-    if !evidence.ranks.iter().any(is_own) {
-        return;
-    }
-    let rank_of = |pid: u32| {
-        let mut all = ranks.iter();
-        all.find(|(_, process)| process.pid == pid)
-            .map(|(rank, _)| *rank)
-    };
-    for wait in allranks_host::file_lock_waits() {
-        let (Some(rank), Some(holder)) = (rank_of(wait.pid), rank_of(wait.holder)) else {
-            continue;
-        };
-        let mut states = evidence.ranks.iter_mut();
-        let Some(state) = states.find(|state| state.rank == rank && is_own(state)) else {
-            continue;
-        };
-        if let Some((event, _)) = &mut state.doing {
-            let file = wait.path().unwrap_or_else(|| "a file".to_owned());
-            event.what = EventKind::AwaitRanks(RankWait {
-                text: format!("a wait for the lock of {file}, which rank {holder} has"),
-                ranks: vec![holder],
-                is_proved: true,
-            });
-        }
-    }
 }
 
 /// The same without what else is on this machine: for ranks that were looked at elsewhere.

@@ -38,6 +38,7 @@ mod call_trace;
 mod device_messages;
 mod evidence;
 mod evidence_files;
+mod file_locks;
 mod hang_detector;
 mod hosts;
 mod idle_launcher;

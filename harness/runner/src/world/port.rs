@@ -1,6 +1,7 @@
 //! Leases rendezvous ports, so that no two worlds on one machine use the same port at the same time, in this process or
 //! another.
 
+use std::collections::BTreeSet;
 use std::fs::{DirBuilder, File, Permissions};
 use std::io;
 use std::net::TcpListener;
@@ -107,7 +108,10 @@ pub fn try_share(path: &Path) -> io::Result<Option<File>> {
 /// Returns the processes that hold the lock or share it, as far as the kernel reports them.
 pub fn holders(path: &Path) -> io::Result<Vec<u32>> {
     let inode = std::fs::metadata(path)?.ino();
-    Ok(host::locking(inode))
+    let locks = host::file_locks().into_iter();
+    let held = locks.filter(|lock| lock.is_flock() && lock.inode == inode);
+    let pids: BTreeSet<u32> = held.map(|lock| lock.holder).collect();
+    Ok(pids.into_iter().collect())
 }
 
 fn flocked(path: &Path, operation: FlockOperation) -> io::Result<Option<File>> {

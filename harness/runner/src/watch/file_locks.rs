@@ -1,0 +1,126 @@
+//! Waits of ranks for locks of files that other ranks have, as the kernel lists them.
+
+use super::job::RankProcess;
+use allranks_diagnose::{EventKind, HangEvidence, RankState, RankWait};
+use allranks_host::FileLock;
+use allranks_model::names::Rank;
+
+/// The function of the kernel in which a process is that asks for a lock again after a pause, as SQLite does.
+const PAUSE: &str = "hrtimer_nanosleep";
+
+/// Replaces code of a rank's own by a wait for another rank, where the rank waits for the lock of a file that the other one has. It is
+/// proved if it waits in the kernel. If it pauses in a call that does not sleep by itself, and has a file open that the other has
+/// locked exclusively, it is likely.
+pub fn note_waits(evidence: &mut HangEvidence, ranks: &[(Rank, &RankProcess)]) {
+    if !evidence.ranks.iter().any(is_own) {
+        return;
+    }
+    let rank_of = |pid: u32| {
+        let mut all = ranks.iter();
+        let found = all.find(|(_, process)| process.pid == pid);
+        found.map(|(rank, _)| *rank)
+    };
+    for lock in allranks_host::file_locks() {
+        let Some(holder) = rank_of(lock.holder) else {
+            continue;
+        };
+        for (rank, process) in ranks.iter().filter(|(rank, _)| *rank != holder) {
+            let mut states = evidence.ranks.iter_mut();
+            if let Some(state) = states.find(|state| state.rank == *rank && is_own(state))
+                && let Some(wait) = wait_for(&lock, holder, process.pid, state)
+                && let Some((event, _)) = &mut state.doing
+            {
+                event.what = EventKind::AwaitRanks(wait);
+            }
+        }
+    }
+}
+
+/// Returns true if a rank is in code of its own.
+fn is_own(state: &RankState) -> bool {
+    matches!(state.now(), Some(EventKind::Own(_)))
+}
+
+/// Returns the wait of a rank in code of its own for a lock that another rank has; none if it does not wait for it.
+fn wait_for(lock: &FileLock, holder: Rank, pid: u32, state: &RankState) -> Option<RankWait> {
+    let is_proved = lock.waiters.contains(&pid);
+    let path = lock.path_in(pid);
+    let is_likely = || {
+        let sleeps_itself = state
+            .now()
+            .is_some_and(|now| now.to_string().contains("sleep"));
+        let pauses = || allranks_host::sleeps_in(pid).is_some_and(|at| at.contains(PAUSE));
+        lock.is_exclusive && path.is_some() && !sleeps_itself && pauses()
+    };
+    (is_proved || is_likely()).then(|| RankWait {
+        text: format!(
+            "a wait for the lock of {}, which rank {holder} has",
+            path.as_deref().unwrap_or("a file")
+        ),
+        ranks: vec![holder],
+        is_proved,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::process::{Command, Stdio};
+    use std::time::{Duration, Instant};
+
+    use allranks_diagnose::TraceEvent;
+    use rustix::fs::{FlockOperation, flock};
+
+    use super::*;
+
+    #[test]
+    fn a_pause_with_a_locked_file_open_is_a_likely_wait() {
+        let path = std::env::temp_dir().join(format!("allranks-held-{}", std::process::id()));
+        let held = File::create(&path).unwrap();
+        flock(&held, FlockOperation::LockExclusive).unwrap();
+        let own = std::process::id();
+        let locks = allranks_host::file_locks();
+        let lock = locks
+            .iter()
+            .find(|lock| lock.path_in(own).as_deref() == path.to_str());
+        let lock = lock.unwrap();
+
+        let pausing = |input: Stdio| {
+            Command::new("sleep")
+                .arg("600")
+                .stdin(input)
+                .spawn()
+                .unwrap()
+        };
+        let mut with_file = pausing(File::open(&path).unwrap().into());
+        let mut without = pausing(Stdio::null());
+        let until = Instant::now() + Duration::from_secs(60);
+        let pauses = |pid| allranks_host::sleeps_in(pid).is_some_and(|at| at.contains(PAUSE));
+        while !(pauses(with_file.id()) && pauses(without.id())) && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        // Some kernels do not tell.
+        let is_told = pauses(with_file.id());
+        let wait = |pid, code: &str| {
+            let event = TraceEvent {
+                what: EventKind::Own(format!("its own code, `{code}`")),
+                at: String::new(),
+            };
+            let mut state = RankState::unknown(Rank(1));
+            state.doing = Some((event, Duration::ZERO));
+            wait_for(lock, Rank(0), pid, &state).map(|wait| (wait.ranks, wait.is_proved))
+        };
+        let seen = [
+            wait(with_file.id(), "db.execute(query)"),
+            wait(with_file.id(), "time.sleep(60)"),
+            wait(without.id(), "db.execute(query)"),
+        ];
+        for child in [&mut with_file, &mut without] {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+        std::fs::remove_file(&path).unwrap();
+        let expected = is_told.then(|| (vec![Rank(0)], false));
+        assert_eq!(seen, [expected, None, None]);
+    }
+}
