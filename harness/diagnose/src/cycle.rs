@@ -137,9 +137,9 @@ fn unmatched(evidence: &HangEvidence, state: &RankState) -> Option<Diagnosis> {
         own.and_then(|own| other_peer(evidence, state, own)),
         other_peer(evidence, other, message),
     ];
-    // A message that the other rank does not wait for either is taken later.
+    // A message that the other rank does not wait for either is taken later, as is one to a rank that has its messages in turn with others.
     let is_usual = changes.iter().all(Option::is_none) && takes(state, message, other.rank);
-    if other.rank != peer && is_usual && awaited(other).is_none() {
+    if other.rank != peer && is_usual && (nth > 1 || awaited(other).is_none()) {
         return None;
     }
     let (has, gets) = match expected.sends {
@@ -710,6 +710,19 @@ mod tests {
         let late = ranks(vec![], vec![message(false, 1, 0)]);
         let (kind, ..) = verdict(late);
         assert_eq!(kind, HangKind::CyclicWait);
+    }
+
+    #[test]
+    fn a_sender_to_several_ranks_in_turn_has_not_the_wrong_one() {
+        // Rank 0 feeds two ranks, of which one has stopped early and waits for the other in a collective.
+        let fed = |from: u32, batches: usize| vec![message(false, from, 0); batches];
+        let feed = (0..5).map(|number| message(true, 1 + number % 2, 0));
+        let feed: Vec<EventKind> = feed.chain([message(true, 2, 0)]).collect();
+        let mut stopped = fed(0, 2);
+        stopped.push(collective("trainers", &[1, 2]));
+        let ranks = vec![rank(0, feed), rank(1, fed(0, 4)), rank(2, stopped)];
+        let (kind, culprits, _) = verdict(ranks);
+        assert_eq!((kind, culprits), (HangKind::CyclicWait, vec![]));
     }
 
     #[test]
