@@ -5,7 +5,7 @@
 //! |--------------|--------------------------------------------------------------------------|
 //! | [`jsonl`]    | `results.jsonl`, the source of all others; writes and reads it            |
 //! | [`console`]  | the terminal: progress, failures as they occur, a summary                 |
-//! | [`html`]     | `report.html`, the matrix and every failure's story                      |
+//! | [`html`]     | `report.html`, the matrix and the details of every failure              |
 //! | [`junit`]    | `junit.xml` and `junit-extended.xml`, for CI systems                     |
 //! | [`markdown`] | `summary.md`, for the job page of a CI system                             |
 //! | [`metrics`]  | `metrics.txt`, for GitLab and Prometheus                                 |
