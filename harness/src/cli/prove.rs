@@ -138,7 +138,7 @@ pub fn prove(
         torch: healthy
             .as_ref()
             .map_or_else(String::new, |one| one.torch.clone()),
-        tally: matrix.tally(head.mutants),
+        tally: matrix.counts(head.mutants),
         duration_ms: u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
         exit_code: exit as u8,
     };
