@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 
 use super::prove_arguments::ProveArguments;
 use super::running::{self, listen_for_signals};
-use super::{Exit, Failure, planning};
+use super::{Exit, Failure, planning, run_folder};
 use crate::prove;
 use crate::prove::{
     Event, FILE_NAME, Head, Healthy, Index, Kill, Matrix, MatrixRecord, MatrixStatus, Mutant,
@@ -37,7 +37,7 @@ pub fn prove(
     out: &mut impl Write,
     err: &mut impl Write,
 ) -> Result<Exit, Failure> {
-    let folder = planning::make_out(arguments.out.as_deref())?;
+    let folder = run_folder::make_out(arguments.out.as_deref())?;
     if folder.join(FILE_NAME).exists() {
         return Err(Failure::Usage(
             format!("{} holds another proof", folder.display()),
