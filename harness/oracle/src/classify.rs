@@ -1,7 +1,7 @@
 //! Finds the bug that explains a wrong answer.
 //!
 //! First what is wrong (a bystander, a guard, an input, a tensor that is not the root's, a result), then, for results,
-//! the first [`hypothesis`](super::hypothesis) that predicts what came back on **every** wrong rank. Only if none does
+//! the first [hypothesis](super::bug_model) that predicts what came back on **every** wrong rank. Only if none does
 //! on all elements are they tried on the wrong elements alone: then the sentence says on how many.
 
 use super::Class;

@@ -1,5 +1,5 @@
-//! Reports. A [`Record`] is what a run writes down; everything else is rendered from [`Results`], which are all records
-//! of a run, and never drives a run.
+//! Renders reports. A [`Record`](allranks_model::record::Record) is what a run writes down; everything else is rendered from
+//! [`Results`], all records of a run. Nothing here drives a run.
 //!
 //! | module       | renders                                                                  |
 //! |--------------|--------------------------------------------------------------------------|

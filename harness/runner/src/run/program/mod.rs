@@ -2,7 +2,7 @@
 //! what each rank leaves behind.
 //!
 //! In: a scenario with a program. Out: a [`ScenarioRun`], as of any other scenario. A rank wrapper (see
-//! [`crate::world::rank_wrapper`]) stands between the launcher and each rank; the hang detector of `allranks watch`
+//! [`run_wrapped`](crate::world::run_wrapped)) stands between the launcher and each rank; the hang detector of `allranks watch`
 //! looks at the ranks, and a verdict ends the program.
 //!
 //! | module | holds |
