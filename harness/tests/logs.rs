@@ -1,7 +1,7 @@
 //! Logs in `fixtures/logs/`, each folder with a label that says what is wrong with the job and which ranks caused it. The
 //! binary reads each folder and must say the same; a rank that is named and that no label names is accused falsely.
 //!
-//! A world of ten thousand ranks, made here, goes through the same door.
+//! A world of ten thousand ranks, made here, is read by the same command.
 
 use std::collections::BTreeSet;
 use std::fs;

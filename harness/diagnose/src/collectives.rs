@@ -1,5 +1,5 @@
-//! Collectives: the members of a group must call the same ones in the same order, with arguments that go together. A
-//! backend that goes on although they do not delivers wrong data, or hangs one call later.
+//! Compares the collectives that the members of a group call. All members must call the same ones in the same order, with
+//! arguments that go together. A backend that goes on although they do not delivers wrong data, or hangs one call later.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 

@@ -1,5 +1,5 @@
-//! The one rank through which all cycles of waiting ranks go. If two or more cycles have nothing but that rank in common, either it
-//! alone has taken another way, or one rank of each cycle has: the first is far more likely, and never proved.
+//! Finds the one rank that is part of every cycle of waiting ranks. If two or more cycles have nothing but that rank in common,
+//! either it alone has taken another way, or one rank of each cycle has: the first is far more likely, and never proved.
 
 use std::collections::{BTreeMap, BTreeSet};
 

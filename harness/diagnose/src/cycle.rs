@@ -1,6 +1,5 @@
-//! Why ranks wait for each other in a cycle. Besides different orders of the same calls, a cycle comes from a message
-//! whose other side has another peer, tag or group, or from a collective, a group or a store's key that one rank left
-//! out.
+//! Finds the cause of a cycle of waiting ranks. Besides different orders of the same calls, a cycle comes from a message whose
+//! other side has another peer, tag or group, or from a collective, a group or a store's key that one rank left out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! What is known of a job at one moment. Every source (the harness's own journal, a program watched from outside, logs)
-//! fills in what it can. What it cannot know stays unknown, and no rule may read "unknown" as "no".
+//! Hang evidence: what is known of a job at one moment. Every source (the harness's own journal, a program watched from outside,
+//! logs) fills in what it can. What it cannot know stays unknown, and no rule may read "unknown" as "no".
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Groups: every rank of the world must make them in the same order, with the same members, whether it belongs to them
-//! or not (documentation of `torch.distributed.new_group`). PyTorch does not notice when they do not.
+//! Compares the groups that ranks make. Every rank of the world must make the same groups in the same order and with the same
+//! members, whether it belongs to them or not (documentation of `torch.distributed.new_group`). PyTorch does not check this.
 
 use super::call_sequence::{Certainty, Change, List, divergence};
 use super::evidence::{EventKind, HangEvidence, RankState, list, named, verb};

@@ -1,5 +1,5 @@
-//! What a rank has always done at one place of its program: a call there that is unlike all before it. The trace shows that it is
-//! another call than before, and not that this is wrong, so nothing is proved by it.
+//! Finds a call that differs from all earlier calls that the rank made from the same place of its program. The trace shows that
+//! the call differs, not that it is wrong, so it proves nothing.
 
 use super::evidence::{EventKind, HangEvidence, RankState, TraceEvent};
 

@@ -1,5 +1,6 @@
-//! Whose turn it is to set the keys of a store that ranks wait for. A store does not tell; the names of the keys that ranks have set
-//! before may: one rank sets all of a form, each rank sets one with its own number in it, or all ranks add to one counter after another.
+//! Finds the ranks that have still to set the store keys that other ranks wait for. A store does not record which rank sets
+//! which key, but the names of the keys that ranks have set before may show it: one rank sets all keys of a form, each rank sets
+//! the one with its own number, or all ranks add to one counter after another.
 
 use std::collections::BTreeSet;
 

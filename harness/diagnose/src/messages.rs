@@ -1,4 +1,4 @@
-//! The messages between ranks, and which two calls are the two sides of one.
+//! Matches the two sides of each point-to-point message.
 
 use super::evidence::{EventKind, HangEvidence, Message, RankState};
 use crate::conclude;

@@ -1,6 +1,6 @@
-//! A call that has always been made on one group, and now is on another. Programs that work on several groups have a line for each:
-//! a rank that once passes the wrong group waits where it is not expected, and is waited for where it is. The trace shows that it is
-//! another group than before, and not that this is wrong, so nothing is proved.
+//! Finds a call that a rank has always made on one group and now makes on another. Programs that work on several groups have a
+//! line for each: a rank that once passes the wrong group waits where it is not expected, and is waited for where it is. The
+//! trace shows that it is another group than before, and not that this is wrong, so nothing is proved.
 
 use super::evidence::{Collective, EventKind, HangEvidence, named, verb};
 use super::habit;

@@ -1,5 +1,6 @@
-//! Ranks of which only the stacks are known, as those of a job that was attached to: in which call each one sleeps, and at
-//! which line, but not which number of which group it is. So little proves nothing but what the kernel says of processes.
+//! Diagnoses ranks of which only the stacks are known, as in a job that was attached to: the call in which each one sleeps, and
+//! its line, but not the number of the call in its group. Such evidence proves nothing except what the kernel says about
+//! processes.
 
 use std::collections::BTreeMap;
 

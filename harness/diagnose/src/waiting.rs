@@ -1,6 +1,6 @@
-//! Which rank waits for which. A rank in a collective waits for the members that have not entered it, and a rank that
-//! only waits is not the culprit. A chain of waiting ranks ends at a rank that is gone, stopped or has raised an error;
-//! in a cycle; or at a rank that is busy with its own work, which is no hang.
+//! Works out which rank waits for which. A rank in a collective waits for the members that have not entered it, and a rank that
+//! only waits is not the culprit. A chain of waiting ranks ends at a rank that is gone, stopped or has raised an error; in a
+//! cycle; or at a rank that is busy with its own work, which is no hang.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};

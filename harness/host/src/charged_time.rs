@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 /// The time from one look to the next. A clock tick of the kernel is a hundredth of it.
 const PERIOD: Duration = Duration::from_secs(1);
-/// How many times the limit may pass on the clock, whatever is charged: a process that neither ends nor gets on.
+/// The most that may pass on the clock, as a multiple of the limit, whatever is charged: ends a process that neither works nor
+/// ends.
 const MOST: u32 = 10;
 
 /// Measures the time that is charged to a process and to those below it.

@@ -1,4 +1,4 @@
-//! The environment that the program of a process was started with, also while the process replaces its program.
+//! Reads the environment that the program of a process was started with, also while the process replaces its program.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -1,4 +1,4 @@
-//! Locks of files that processes have and wait for, as the kernel lists them.
+//! Lists the locks of files that processes have and wait for, as the kernel reports them.
 
 /// A lock of a file (`flock`, `fcntl`) that a process has.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,4 +1,5 @@
-//! For how long a thread has not run, as the kernel knows it, also from before it was first looked at.
+//! Measures for how long a thread has not run, by the kernel's own counters, so that the time before the first look counts as
+//! well.
 
 use std::time::Duration;
 

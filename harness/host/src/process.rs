@@ -42,8 +42,8 @@ pub fn activity(_pid: u32) -> Option<Activity> {
     None
 }
 
-/// Returns true if a process is on its way out: it has given back its memory, so that no program runs in it, and has not ended.
-/// False where this machine does not tell.
+/// Returns true if a process is exiting: it has given back its memory, so no program runs in it, but it has not ended. False
+/// where this machine does not tell.
 #[must_use]
 pub fn is_ending(pid: u32) -> bool {
     let program = std::fs::read_link(format!("/proc/{pid}/exe"));

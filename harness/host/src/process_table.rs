@@ -1,4 +1,4 @@
-//! All processes of this machine, each with its parent, its state and what may be read of its environment.
+//! Lists the processes of this machine, each with its parent, its state and what may be read of its environment.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

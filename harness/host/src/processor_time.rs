@@ -1,4 +1,4 @@
-//! The processor time that the processes below others have used.
+//! Adds up the processor time that the descendants of processes have used.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What the threads of a process do: whether one has run since it was looked at last.
+//! Lists the threads of a process, and detects whether one has run since an earlier look.
 
 /// A thread at one moment.
 #[derive(Clone, Debug, PartialEq)]

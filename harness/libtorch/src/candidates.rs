@@ -1,4 +1,4 @@
-//! Orphans whose rank is not known, and the ranks that may have left them.
+//! Keeps the orphans whose rank is not known, each with the ranks that may have left it.
 
 use std::collections::{HashMap, HashSet};
 

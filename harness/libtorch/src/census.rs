@@ -1,4 +1,5 @@
-//! What a process holds: descriptors, threads, shared memory, children. From /proc; without it, nothing is known.
+//! Counts the resources that this process holds: descriptors, threads, shared memory, children. Reads /proc; without it, nothing
+//! is counted.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! The clock behind `enter` and `leave`.
+//! The monotonic clock for the times at which calls are entered and left.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! How a rank ends: with the harness, with its parent, or by itself, and never later than that.
+//! Ends a rank's process when the harness or the parent process ends, at the latest.
 
 use std::env;
 use std::fs::File;

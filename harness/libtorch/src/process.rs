@@ -1,4 +1,4 @@
-//! What a rank does to its own process and no library offers safely: leaving at once, its environment, forking.
+//! System calls on a rank's own process for which no library has a safe function: immediate exit, environment variables, fork.
 
 use std::ffi::OsStr;
 

@@ -1,4 +1,4 @@
-//! A rank's side of the conversation: hello, then step after step, then bye.
+//! The rank's side of the rank protocol: `hello`, then one step after another, then `bye`.
 
 use std::env;
 use std::io;
@@ -43,7 +43,7 @@ pub fn run() -> io::Result<Ending> {
         .map_err(|error| garbage(format!("RANK is no number: {error}")))?;
     let mut wire = Wire::connect(&variable("ALLRANKS_CONTROL")?)?;
     let current = Current::default();
-    let watch = Watch::start(wire.watched()?, current.clone().teller(wire.sender()))?;
+    let watch = Watch::start(wire.watched()?, current.clone().reporter(wire.sender()))?;
     send(
         &mut wire,
         &FromRank::Hello(Hello {
@@ -69,7 +69,7 @@ pub fn run() -> io::Result<Ending> {
                         step.storages
                     )));
                 }
-                play(&mut wire, &mut library, &current, &step)?;
+                run_step(&mut wire, &mut library, &current, &step)?;
                 current.leave();
                 if let Some(code) = library.leaving {
                     return Ok(Ending::Shutdown(code));
@@ -99,7 +99,12 @@ fn send(wire: &mut Wire, frame: &impl Serialize) -> io::Result<()> {
 }
 
 /// Reads a step's payload, makes its calls, and sends how they went and every byte of every storage.
-fn play(wire: &mut Wire, library: &mut Library, current: &Current, step: &Step) -> io::Result<()> {
+fn run_step(
+    wire: &mut Wire,
+    library: &mut Library,
+    current: &Current,
+    step: &Step,
+) -> io::Result<()> {
     let mut storages = Storages::new(&step.storages).map_err(io::Error::other)?;
     for index in 0..storages.count() {
         wire.read_into(storages.bytes_mut(index).map_err(io::Error::other)?)?;
@@ -136,14 +141,14 @@ fn play(wire: &mut Wire, library: &mut Library, current: &Current, step: &Step) 
                 ns,
             },
         )?;
-        let mut playing = Playing {
+        let mut running = RunningStep {
             wire,
             storages: &mut storages,
             step,
             broken: None,
         };
-        let result = library.try_call(&mut playing, call, index);
-        if let Some(error) = playing.broken {
+        let result = library.try_call(&mut running, call, index);
+        if let Some(error) = running.broken {
             return Err(error);
         }
         if library.leaving.is_some() {
@@ -175,7 +180,7 @@ fn play(wire: &mut Wire, library: &mut Library, current: &Current, step: &Step) 
 }
 
 /// The rank as a call in the middle of a step sees it.
-struct Playing<'a> {
+struct RunningStep<'a> {
     wire: &'a mut Wire,
     storages: &'a mut Storages,
     step: &'a Step,
@@ -183,7 +188,7 @@ struct Playing<'a> {
     broken: Option<io::Error>,
 }
 
-impl library::Rank for Playing<'_> {
+impl library::Rank for RunningStep<'_> {
     fn wait_for_go(&mut self) -> Result<()> {
         let frame = self.wire.receive().and_then(|(header, _)| parse(&header));
         let broken = match frame {

@@ -1,4 +1,4 @@
-//! What torch's flight recorder has under way in a call that takes long, told while the rank is in it.
+//! Reports what torch's flight recorder has under way, once a call takes long and while the rank is still in it.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -50,9 +50,9 @@ impl Current {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A look, to be taken now and then on another thread: tells once for each call that takes long. What cannot be told
-    /// is not: it is a help and no more.
-    pub fn teller(self, to: Sender) -> impl FnMut() + Send + 'static {
+    /// Returns a function for another thread to call from time to time. It sends one report for each call that takes long;
+    /// reports that cannot be made or sent are dropped.
+    pub fn reporter(self, to: Sender) -> impl FnMut() + Send + 'static {
         let mut told = None;
         move || {
             let call = self.get();

@@ -1,4 +1,4 @@
-//! What calls answer besides the bytes they leave: senders, Python objects, and the times of barriers.
+//! Compares what calls return besides the bytes they leave: senders, Python objects, and the times of barriers.
 
 use serde_json::Value;
 

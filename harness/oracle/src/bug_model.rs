@@ -1,8 +1,8 @@
-//! What a bug would have made of a check: for each kind of bug, the element it would leave at each place.
+//! Models of known bugs: for each, the element that it would leave at each place.
 //!
-//! A hypothesis bends one thing of the check's description (which blocks are combined, with which operator, where a
-//! block comes from, where an element goes) and predicts elements from it. It explains an answer if the prediction is
-//! what came back on every wrong rank.
+//! A hypothesis changes one part of the check's description (which blocks are combined, with which operator, where a block comes
+//! from, where an element goes) and predicts elements from it. It explains an answer if the prediction is what came back on
+//! every wrong rank.
 
 use super::comparison::{Comparison, Contribution, ElementRef, Value};
 use super::format::Narrow;
@@ -214,18 +214,18 @@ impl<'a> Comparison<'a> {
     }
 
     /// Predicts an element under a bug; `None` where the bug has no meaning for this op and element.
-    pub(super) fn predict(self, bug: BugModel, spot: &ElementRef<'_>) -> Option<Value> {
+    pub(super) fn predict(self, bug: BugModel, element: &ElementRef<'_>) -> Option<Value> {
         match bug {
-            BugModel::Before => return Some(self.before(spot).into()),
-            BugModel::Zero => return (spot.piece.after != Origin::Keep).then(|| 0.into()),
-            BugModel::Root(root) => return self.rooted(root, spot),
+            BugModel::Before => return Some(self.before(element).into()),
+            BugModel::Zero => return (element.piece.after != Origin::Keep).then(|| 0.into()),
+            BugModel::Root(root) => return self.rooted(root, element),
             BugModel::Rotated { by, whole } => {
-                return self.moved(spot, whole, |index, len| {
+                return self.moved(element, whole, |index, len| {
                     (index as i64 - by).rem_euclid(len as i64) as usize
                 });
             }
             BugModel::Reversed { whole } => {
-                return self.moved(spot, whole, |index, len| len - 1 - index);
+                return self.moved(element, whole, |index, len| len - 1 - index);
             }
             BugModel::OwnForAll
             | BugModel::Operator(..)
@@ -242,10 +242,10 @@ impl<'a> Comparison<'a> {
             | BugModel::World
             | BugModel::Compressed { .. } => {}
         }
-        match spot.piece.after {
-            Origin::Keep => Some(self.before(spot).into()),
-            Origin::Copy { rank, slot } => self.predict_copy(bug, rank, slot, spot),
-            Origin::Reduce { slot } => self.predict_reduction(bug, slot, spot),
+        match element.piece.after {
+            Origin::Keep => Some(self.before(element).into()),
+            Origin::Copy { rank, slot } => self.predict_copy(bug, rank, slot, element),
+            Origin::Reduce { slot } => self.predict_reduction(bug, slot, element),
         }
     }
 
@@ -254,7 +254,7 @@ impl<'a> Comparison<'a> {
         bug: BugModel,
         rank: u32,
         slot: u32,
-        spot: &ElementRef<'_>,
+        element: &ElementRef<'_>,
     ) -> Option<Value> {
         let facts = self.facts();
         let ranks = facts.members.len() as u32;
@@ -262,44 +262,49 @@ impl<'a> Comparison<'a> {
         let bits = match bug {
             BugModel::OwnForAll if facts.gathers() => {
                 let slot = facts.redirect(slot, |_| from).unwrap_or(slot);
-                self.block(spot.rank, slot, spot.index)
+                self.block(element.rank, slot, element.index)
             }
             BugModel::Without(dropped) if facts.gathers() && from == dropped => {
-                Some(self.before(spot))
+                Some(self.before(element))
             }
-            BugModel::Without(_) if facts.gathers() => Some(self.expected(spot)),
+            BugModel::Without(_) if facts.gathers() => Some(self.expected(element)),
             BugModel::SourceShift(by) if facts.gathers() => {
                 let rank = facts.members[((from + by) % ranks) as usize];
-                self.block(rank, slot, spot.index)
+                self.block(rank, slot, element.index)
             }
             BugModel::DestinationShift(by) => {
                 let slot = facts.redirect(slot, |to| (to + by) % ranks)?;
-                self.block(rank, slot, spot.index)
+                self.block(rank, slot, element.index)
             }
             BugModel::DestinationPair => {
-                self.block(rank, facts.redirect(slot, |to| to ^ 1)?, spot.index)
+                self.block(rank, facts.redirect(slot, |to| to ^ 1)?, element.index)
             }
             BugModel::DestinationFirst => {
-                self.block(rank, facts.redirect(slot, |_| 0)?, spot.index)
+                self.block(rank, facts.redirect(slot, |_| 0)?, element.index)
             }
-            BugModel::World if facts.gathers() => self.block(from, slot, spot.index),
+            BugModel::World if facts.gathers() => self.block(from, slot, element.index),
             _ => None,
         };
         bits.map(Value::from)
     }
 
-    fn predict_reduction(self, bug: BugModel, slot: u32, spot: &ElementRef<'_>) -> Option<Value> {
+    fn predict_reduction(
+        self,
+        bug: BugModel,
+        slot: u32,
+        element: &ElementRef<'_>,
+    ) -> Option<Value> {
         let facts = self.facts();
         let op = facts.purpose.reduce?;
         let ranks = facts.members.len() as u32;
         let exact = matches!(
-            facts.purpose.lane,
+            facts.purpose.mode,
             CompareMode::Exact | CompareMode::Special
         );
-        let all = |slot: u32| self.contributions(slot, spot.index);
+        let all = |slot: u32| self.contributions(slot, element.index);
         let own = || {
-            let position = facts.position(spot.rank)? as usize;
-            self.contribution(spot.rank, position, slot, spot.index)
+            let position = facts.position(element.rank)? as usize;
+            self.contribution(element.rank, position, slot, element.index)
         };
         let usual = |elements: &[Contribution], exact: bool| {
             self.combined(op, ranks.into(), elements, exact)
@@ -316,7 +321,7 @@ impl<'a> Comparison<'a> {
                 self.combined(op, divisor, &all(slot)?, exact && designed)
             }
             BugModel::Compressed { to, own } => {
-                let me = facts.position(spot.rank)? as usize;
+                let me = facts.position(element.rank)? as usize;
                 let mut elements = all(slot)?;
                 for (position, element) in elements.iter_mut().enumerate() {
                     if own || position != me {
@@ -332,7 +337,7 @@ impl<'a> Comparison<'a> {
             }
             BugModel::WithoutOwn => {
                 let mut elements = all(slot)?;
-                elements.remove(facts.position(spot.rank)? as usize);
+                elements.remove(facts.position(element.rank)? as usize);
                 usual(&elements, exact)
             }
             BugModel::FactorTimes(times) => {
@@ -365,7 +370,7 @@ impl<'a> Comparison<'a> {
                 let mut elements = all(slot)?;
                 for rank in world.filter(|rank| !facts.members.contains(rank)) {
                     let position = elements.len();
-                    elements.push(self.contribution(rank, position, slot, spot.index)?);
+                    elements.push(self.contribution(rank, position, slot, element.index)?);
                 }
                 self.combined(op, elements.len() as u64, &elements, false)
             }
@@ -374,20 +379,22 @@ impl<'a> Comparison<'a> {
     }
 
     /// Predicts an element for another rank as the root; `None` for ops without a root.
-    fn rooted(self, root: u32, spot: &ElementRef<'_>) -> Option<Value> {
+    fn rooted(self, root: u32, element: &ElementRef<'_>) -> Option<Value> {
         let facts = self.facts();
-        match (facts.op, spot.piece.before) {
-            (Op::Broadcast, Fill::Own(slot)) => self.block(root, slot, spot.index).map(Value::from),
-            (Op::Reduce, Fill::Own(slot)) if spot.rank == root => {
-                let elements = self.contributions(slot, spot.index)?;
+        match (facts.op, element.piece.before) {
+            (Op::Broadcast, Fill::Own(slot)) => {
+                self.block(root, slot, element.index).map(Value::from)
+            }
+            (Op::Reduce, Fill::Own(slot)) if element.rank == root => {
+                let elements = self.contributions(slot, element.index)?;
                 let exact = matches!(
-                    facts.purpose.lane,
+                    facts.purpose.mode,
                     CompareMode::Exact | CompareMode::Special
                 );
                 let divisor = facts.members.len() as u64;
                 self.combined(facts.purpose.reduce?, divisor, &elements, exact)
             }
-            (Op::Reduce, _) => Some(self.before(spot).into()),
+            (Op::Reduce, _) => Some(self.before(element).into()),
             _ => None,
         }
     }
@@ -395,19 +402,19 @@ impl<'a> Comparison<'a> {
     /// Predicts an element if the right elements were written to other indices.
     fn moved(
         self,
-        spot: &ElementRef<'_>,
+        element: &ElementRef<'_>,
         whole: bool,
         from: impl Fn(usize, usize) -> usize,
     ) -> Option<Value> {
-        if spot.piece.after == Origin::Keep {
-            return Some(self.before(spot).into());
+        if element.piece.after == Origin::Keep {
+            return Some(self.before(element).into());
         }
         if !whole {
-            let index = from(spot.index, spot.piece.len);
-            return Some(self.expected(&ElementRef { index, ..*spot }).into());
+            let index = from(element.index, element.piece.len);
+            return Some(self.expected(&ElementRef { index, ..*element }).into());
         }
-        let at = from(spot.piece.start + spot.index, spot.buffer.len);
-        let piece = spot
+        let at = from(element.piece.start + element.index, element.buffer.len);
+        let piece = element
             .buffer
             .pieces
             .iter()
@@ -416,7 +423,7 @@ impl<'a> Comparison<'a> {
         let moved = ElementRef {
             piece,
             index,
-            ..*spot
+            ..*element
         };
         Some(self.expected(&moved).into())
     }

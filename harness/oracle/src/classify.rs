@@ -1,7 +1,7 @@
-//! Which bug explains a wrong answer.
+//! Finds the bug that explains a wrong answer.
 //!
 //! First what is wrong (a bystander, a guard, an input, a tensor that is not the root's, a result), then, for results,
-//! the first [`hypothesis`](super::hypothesis) that predicts what came back on **every** wrong rank. Only if none does
+//! the first [hypothesis](super::bug_model) that predicts what came back on **every** wrong rank. Only if none does
 //! on all elements are they tried on the wrong elements alone: then the sentence says on how many.
 
 use super::Class;
@@ -50,22 +50,22 @@ pub(super) fn classify<'a>(comparison: Comparison<'a>, wrong: &[Wrong<'a>]) -> (
     }
     let (targets, others): (Vec<ElementRef<'a>>, Vec<ElementRef<'a>>) = ours
         .iter()
-        .flat_map(|(_, wrong)| wrong.spots.iter().copied())
-        .partition(|spot| is_target(spot));
+        .flat_map(|(_, wrong)| wrong.elements.iter().copied())
+        .partition(|element| is_target(element));
     let guard = guard(&ours);
     let (results, inputs) = (!targets.is_empty(), !others.is_empty());
     let case = Case {
         comparison,
         ranks: targets
             .iter()
-            .map(|spot| spot.rank)
+            .map(|element| element.rank)
             .fold(Vec::new(), |mut ranks, rank| {
                 if ranks.last() != Some(&rank) {
                     ranks.push(rank);
                 }
                 ranks
             }),
-        spots: targets,
+        elements: targets,
     };
     let (class, mut notes) = match guard {
         _ if results => match (case.class(), guard) {
@@ -89,10 +89,10 @@ pub(super) fn classify<'a>(comparison: Comparison<'a>, wrong: &[Wrong<'a>]) -> (
 }
 
 /// Returns true if the op may write there, or might be thought to: everything but inputs and bystanders.
-fn is_target(spot: &ElementRef<'_>) -> bool {
-    match spot.buffer.role {
+fn is_target(element: &ElementRef<'_>) -> bool {
+    match element.buffer.role {
         Role::Output | Role::NonRoot => true,
-        Role::Both => spot.piece.after != Origin::Keep,
+        Role::Both => element.piece.after != Origin::Keep,
         Role::Input | Role::Unspecified | Role::Bystander => false,
     }
 }
@@ -117,7 +117,7 @@ struct Case<'a> {
     /// On these ranks.
     ranks: Vec<u32>,
     /// At these places.
-    spots: Vec<ElementRef<'a>>,
+    elements: Vec<ElementRef<'a>>,
 }
 
 impl<'a> Case<'a> {
@@ -125,11 +125,11 @@ impl<'a> Case<'a> {
         let comparison = self.comparison;
         let facts = &comparison.prepared.facts;
         if self
-            .spots
+            .elements
             .iter()
-            .all(|spot| spot.buffer.role == Role::NonRoot)
+            .all(|element| element.buffer.role == Role::NonRoot)
         {
-            let class = match self.all(|spot| self.is_partial(spot)) {
+            let class = match self.all(|element| self.is_partial(element)) {
                 true => Class::NonRootWritten,
                 false => Class::NonRootGarbled,
             };
@@ -140,21 +140,21 @@ impl<'a> Case<'a> {
         let strict = hypotheses.iter().find(|(_, bug)| explains(*bug));
         let class = strict
             .map(|(class, _)| self.refined(*class))
-            .or_else(|| lost(comparison, &self.spots))
+            .or_else(|| lost(comparison, &self.elements))
             .or_else(|| {
-                self.all(|spot| self.is_nan(spot))
+                self.all(|element| self.is_nan(element))
                     .then_some(Class::NanOutput)
             })
             .or_else(|| self.tail())
             .or_else(|| self.identified())
             .or_else(|| self.one_sided())
             .or_else(|| {
-                self.all(|spot| self.is_near(spot))
+                self.all(|element| self.is_near(element))
                     .then_some(Class::OffByOneUlp)
             })
             .or_else(|| self.low_precision())
             .or_else(|| {
-                self.all(|spot| self.is_within(REACH, spot))
+                self.all(|element| self.is_within(REACH, element))
                     .then_some(Class::ErrorBeyondBound)
             });
         if let Some(class) = class {
@@ -170,13 +170,13 @@ impl<'a> Case<'a> {
             .find(|(_, bug)| self.on_wrong(*bug))
             .filter(|(_, bug)| self.is_most(*bug));
         if let Some((class, _)) = loose {
-            let note = format!(" (on {} of {of} elements)", self.spots.len());
+            let note = format!(" (on {} of {of} elements)", self.elements.len());
             return (self.refined(*class), note);
         }
         if self.all(is_last) {
             return (Class::LastElement, String::new());
         }
-        found(comparison, &self.spots).unwrap_or_else(|| (Class::Unclassified, self.places(of)))
+        found(comparison, &self.elements).unwrap_or_else(|| (Class::Unclassified, self.places(of)))
     }
 
     /// Returns true if a hypothesis that predicts all wrong elements also predicts most elements of the blocks that they lie in: a few
@@ -184,7 +184,7 @@ impl<'a> Case<'a> {
     fn is_most(&self, bug: BugModel) -> bool {
         let (mut predicted, mut all) = (0_usize, 0_usize);
         let mut last: Option<ElementRef<'a>> = None;
-        for first in &self.spots {
+        for first in &self.elements {
             let is_same = last.is_some_and(|last| {
                 last.rank == first.rank && std::ptr::eq::<Segment>(last.piece, first.piece)
             });
@@ -194,7 +194,7 @@ impl<'a> Case<'a> {
             last = Some(*first);
             all += first.piece.len;
             let block = (0..first.piece.len).map(|index| ElementRef { index, ..*first });
-            predicted += block.filter(|spot| self.predicts(bug, spot)).count();
+            predicted += block.filter(|element| self.predicts(bug, element)).count();
         }
         2 * predicted > all
     }
@@ -202,20 +202,19 @@ impl<'a> Case<'a> {
     /// Describes where the first wrong elements are, for the message of a failure.
     fn places(&self, of: usize) -> String {
         const SHOWN: usize = 8;
-        let Some(first) = self.spots.first() else {
+        let Some(first) = self.elements.first() else {
             return String::new();
         };
-        let here = self
-            .spots
-            .iter()
-            .filter(|spot| spot.rank == first.rank && std::ptr::eq(spot.buffer, first.buffer));
+        let here = self.elements.iter().filter(|element| {
+            element.rank == first.rank && std::ptr::eq(element.buffer, first.buffer)
+        });
         let places: Vec<String> = here
             .take(SHOWN)
-            .map(|spot| (spot.piece.start + spot.index).to_string())
+            .map(|element| (element.piece.start + element.index).to_string())
             .collect();
         format!(
             " ({} of {of} elements; on rank {} in {}: {})",
-            self.spots.len(),
+            self.elements.len(),
             first.rank,
             first.buffer.label(),
             places.join(", ")
@@ -223,46 +222,49 @@ impl<'a> Case<'a> {
     }
 
     /// Returns true if an element of a rank that is not the root is a partial result.
-    fn is_partial(&self, spot: &ElementRef<'a>) -> bool {
+    fn is_partial(&self, element: &ElementRef<'a>) -> bool {
         let op = self.comparison.prepared.facts.purpose.reduce;
-        match (spot.piece.before, op) {
+        match (element.piece.before, op) {
             (Fill::Own(slot), Some(ReduceOp::Avg)) => {
-                combines_some(self.comparison, spot, slot, ReduceOp::Sum)
-                    || combines_some(self.comparison, spot, slot, ReduceOp::Avg)
+                combines_some(self.comparison, element, slot, ReduceOp::Sum)
+                    || combines_some(self.comparison, element, slot, ReduceOp::Avg)
             }
-            (Fill::Own(slot), Some(op)) => combines_some(self.comparison, spot, slot, op),
+            (Fill::Own(slot), Some(op)) => combines_some(self.comparison, element, slot, op),
             _ => false,
         }
     }
 
     fn targets(&self, rank: u32) -> impl Iterator<Item = ElementRef<'a>> {
-        self.comparison.spots(rank).filter(is_target)
+        self.comparison.elements(rank).filter(is_target)
     }
 
     fn all(&self, holds: impl Fn(&ElementRef<'a>) -> bool) -> bool {
-        self.spots.iter().all(holds)
+        self.elements.iter().all(holds)
     }
 
-    fn predicts(&self, bug: BugModel, spot: &ElementRef<'_>) -> bool {
+    fn predicts(&self, bug: BugModel, element: &ElementRef<'_>) -> bool {
         self.comparison
-            .predict(bug, spot)
-            .is_some_and(|value| self.comparison.is(self.comparison.got(spot), value))
+            .predict(bug, element)
+            .is_some_and(|value| self.comparison.is(self.comparison.got(element), value))
     }
 
     /// Returns true if a hypothesis predicts every wrong element.
     fn on_wrong(&self, bug: BugModel) -> bool {
-        self.all(|spot| self.predicts(bug, spot))
+        self.all(|element| self.predicts(bug, element))
     }
 
     /// Returns true if a hypothesis predicts every element of the wrong ranks, right ones included; and of the rank it takes for
     /// the root of a `reduce`, even where their contents are unspecified.
     fn on_all(&self, bug: BugModel) -> bool {
-        let on = |rank: u32| self.targets(rank).all(|spot| self.predicts(bug, &spot));
+        let on = |rank: u32| {
+            self.targets(rank)
+                .all(|element| self.predicts(bug, &element))
+        };
         let holds = match bug {
             BugModel::Root(root) if self.comparison.prepared.facts.op == Op::Reduce => self
                 .comparison
-                .spots(root)
-                .all(|spot| self.predicts(bug, &spot)),
+                .elements(root)
+                .all(|element| self.predicts(bug, &element)),
             _ => true,
         };
         holds && self.ranks.iter().all(|rank| on(*rank))
@@ -272,7 +274,7 @@ impl<'a> Case<'a> {
     fn refined(&self, class: Class) -> Class {
         match class {
             Class::NoOp if !self.comparison.prepared.facts.dense => Class::StridedOutputLost,
-            Class::NoOp if self.all(|spot| spot.piece.before == Fill::Sentinel) => {
+            Class::NoOp if self.all(|element| element.piece.before == Fill::Sentinel) => {
                 Class::StaleSentinel
             }
             class => class,
@@ -282,23 +284,23 @@ impl<'a> Case<'a> {
     /// Recognises results in which, from some element on, every piece holds what it held before or what this rank contributed.
     fn tail(&self) -> Option<Class> {
         let comparison = self.comparison;
-        let unreduced = |spot: &ElementRef<'a>| match spot.piece.after {
-            Origin::Reduce { slot } => comparison.block(spot.rank, slot, spot.index),
+        let unreduced = |element: &ElementRef<'a>| match element.piece.after {
+            Origin::Reduce { slot } => comparison.block(element.rank, slot, element.index),
             Origin::Keep | Origin::Copy { .. } => None,
         };
         let mut from = None;
         let mut start = 0;
-        while let Some(first) = self.spots.get(start) {
-            let same = |spot: &&ElementRef<'a>| {
-                spot.rank == first.rank && std::ptr::eq::<Segment>(spot.piece, first.piece)
+        while let Some(first) = self.elements.get(start) {
+            let same = |element: &&ElementRef<'a>| {
+                element.rank == first.rank && std::ptr::eq::<Segment>(element.piece, first.piece)
             };
-            start += self.spots[start..].iter().take_while(same).count();
+            start += self.elements[start..].iter().take_while(same).count();
             let holds = (first.index..first.piece.len).all(|index| {
-                let spot = ElementRef { index, ..*first };
-                let got = comparison.got(&spot);
-                got == comparison.before(&spot)
-                    || unreduced(&spot) == Some(got)
-                    || got == comparison.expected(&spot)
+                let element = ElementRef { index, ..*first };
+                let got = comparison.got(&element);
+                got == comparison.before(&element)
+                    || unreduced(&element) == Some(got)
+                    || got == comparison.expected(&element)
             });
             if !holds {
                 return None;
@@ -307,27 +309,27 @@ impl<'a> Case<'a> {
                 from = Some(*first);
             }
         }
-        from.map(|spot| {
-            if unreduced(&spot) == Some(comparison.got(&spot)) {
-                Class::TailNotReduced(spot.index)
+        from.map(|element| {
+            if unreduced(&element) == Some(comparison.got(&element)) {
+                Class::TailNotReduced(element.index)
             } else {
-                Class::PrefixOnly(spot.index)
+                Class::PrefixOnly(element.index)
             }
         })
     }
 
-    /// Every wrong piece is a whole block of some rank, only not the right one.
+    /// Returns the class of wrong pieces each of which is a whole block of some other rank.
     fn identified(&self) -> Option<Class> {
         let comparison = self.comparison;
         let facts = &comparison.prepared.facts;
         let ranks = facts.members.len() as u32;
         let mut class = None;
         let mut start = 0;
-        while let Some(first) = self.spots.get(start) {
-            let same = |spot: &&ElementRef<'a>| {
-                spot.rank == first.rank && std::ptr::eq::<Segment>(spot.piece, first.piece)
+        while let Some(first) = self.elements.get(start) {
+            let same = |element: &&ElementRef<'a>| {
+                element.rank == first.rank && std::ptr::eq::<Segment>(element.piece, first.piece)
             };
-            start += self.spots[start..].iter().take_while(same).count();
+            start += self.elements[start..].iter().take_while(same).count();
             let Origin::Copy { rank, slot } = first.piece.after else {
                 return None;
             };
@@ -366,33 +368,34 @@ impl<'a> Case<'a> {
         })
     }
 
-    fn is_nan(&self, spot: &ElementRef<'_>) -> bool {
-        let (re, im) = self.comparison.numbers(self.comparison.got(spot));
-        spot.piece.after != Origin::Keep
-            && self.comparison.got(spot) != self.comparison.before(spot)
+    fn is_nan(&self, element: &ElementRef<'_>) -> bool {
+        let (re, im) = self.comparison.numbers(self.comparison.got(element));
+        element.piece.after != Origin::Keep
+            && self.comparison.got(element) != self.comparison.before(element)
             && (re.is_nan() || im.is_some_and(f64::is_nan))
     }
 
-    /// Wrong, but not by more than so many times what the bound allows.
-    fn is_within(&self, times: f64, spot: &ElementRef<'_>) -> bool {
+    /// Returns true if an element is wrong by no more than this multiple of its bound.
+    fn is_within(&self, times: f64, element: &ElementRef<'_>) -> bool {
         let comparison = self.comparison;
         let purpose = comparison.prepared.facts.purpose;
         let (Values::Random, Some(op), Origin::Reduce { slot }) =
-            (purpose.values, purpose.reduce, spot.piece.after)
+            (purpose.values, purpose.reduce, element.piece.after)
         else {
             return false;
         };
-        let Some(elements) = comparison.contributions(slot, spot.index) else {
+        let Some(elements) = comparison.contributions(slot, element.index) else {
             return false;
         };
-        let bits = comparison.expected(spot);
+        let bits = comparison.expected(element);
         let slack = times * comparison.rounding(op, purpose.ranks.into(), &elements, bits);
-        comparison.is(comparison.got(spot), Value { bits, slack })
+        comparison.is(comparison.got(element), Value { bits, slack })
     }
 
-    /// Some beyond their bound, and all rounded to one side.
+    /// Returns the class of elements of which some are beyond their bound and all are rounded to one side.
     fn one_sided(&self) -> Option<Class> {
-        let near = self.all(|spot| self.is_near(spot) || self.is_within(REACH_OF_ROUNDING, spot));
+        let near =
+            self.all(|element| self.is_near(element) || self.is_within(REACH_OF_ROUNDING, element));
         match self.comparison.rounding_of_results()? {
             Rounding::OneSided(side) if near => Some(Class::OneSidedRounding(side)),
             Rounding::OneSided(_) | Rounding::Nearest | Rounding::Stochastic | Rounding::Other => {
@@ -401,11 +404,14 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// Off by one unit in the last place.
-    fn is_near(&self, spot: &ElementRef<'_>) -> bool {
+    /// Returns true if an element is off by one unit in the last place.
+    fn is_near(&self, element: &ElementRef<'_>) -> bool {
         let facts = &self.comparison.prepared.facts;
-        let (got, expected) = (self.comparison.got(spot), self.comparison.expected(spot));
-        if !matches!(spot.piece.after, Origin::Reduce { .. }) {
+        let (got, expected) = (
+            self.comparison.got(element),
+            self.comparison.expected(element),
+        );
+        if !matches!(element.piece.after, Origin::Reduce { .. }) {
             return false;
         }
         match facts.purpose.dtype.kind() {
@@ -426,7 +432,7 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// Inexact as a narrower type would be, and representable in it.
+    /// Returns the class of elements that a narrower type would have rounded so, and that are representable in it.
     fn low_precision(&self) -> Option<Class> {
         let comparison = self.comparison;
         let facts = &comparison.prepared.facts;
@@ -448,18 +454,18 @@ impl<'a> Case<'a> {
             .filter(|(_, bits)| *bits < wide)
             .find(|(_, bits)| {
                 let unit = f64::powi(2.0, -(*bits as i32));
-                self.all(|spot| {
-                    let Origin::Reduce { slot } = spot.piece.after else {
+                self.all(|element| {
+                    let Origin::Reduce { slot } = element.piece.after else {
                         return false;
                     };
                     let total: f64 = facts
                         .members
                         .iter()
-                        .filter_map(|rank| comparison.block(*rank, slot, spot.index))
+                        .filter_map(|rank| comparison.block(*rank, slot, element.index))
                         .map(|element| comparison.numbers(element).0.abs())
                         .sum();
-                    let got = comparison.numbers(comparison.got(spot)).0;
-                    let expected = comparison.numbers(comparison.expected(spot)).0;
+                    let got = comparison.numbers(comparison.got(element)).0;
+                    let expected = comparison.numbers(comparison.expected(element)).0;
                     let divisor = match facts.purpose.reduce {
                         Some(ReduceOp::Avg) => facts.members.len() as f64,
                         _ => 1.0,
@@ -479,6 +485,6 @@ fn has_significand(value: f64, bits: u32) -> bool {
 }
 
 /// Returns true if an element is the last of its buffer, and the buffer has several.
-fn is_last(spot: &ElementRef<'_>) -> bool {
-    spot.buffer.len > 1 && spot.piece.start + spot.index + 1 == spot.buffer.len
+fn is_last(element: &ElementRef<'_>) -> bool {
+    element.buffer.len > 1 && element.piece.start + element.index + 1 == element.buffer.len
 }

@@ -1,12 +1,12 @@
 //! Reduction: the elements of several blocks combined into one result.
 //!
-//! In: places in payloads. Out: the result's bytes. On the exact lane no step rounds, so the order of the ranks does
+//! In: places in payloads. Out: the result's bytes. In the exact mode no step rounds, so the order of the ranks does
 //! not matter; an average is taken in `f64` and rounded once. Where steps do round (random values), everything is
 //! computed to 106 bits and rounded once. MIN and MAX of a NaN and anything are NaN.
 
 use half::{bf16, f16};
 
-use super::double_double::Wide;
+use super::double_double::DoubleDouble;
 use super::float8::{E4m3fn, E5m2};
 use super::geometry::TensorGeometry;
 use super::number::{Bits, Bool, Complex, Integer, Number, Ordered, Real, Ring};
@@ -287,20 +287,20 @@ impl<'a, R> Whole<'a, R> {
 
 impl<R: Real> Combine for Whole<'_, R> {
     type Element = R;
-    type Sum = Wide;
+    type Sum = DoubleDouble;
 
-    fn first(&self, source: usize, element: R) -> Wide {
-        Wide::from(element.to_f64()).times(self.factor(source))
+    fn first(&self, source: usize, element: R) -> DoubleDouble {
+        DoubleDouble::from(element.to_f64()).times(self.factor(source))
     }
 
-    fn next(&self, sum: Wide, source: usize, element: R) -> Wide {
+    fn next(&self, sum: DoubleDouble, source: usize, element: R) -> DoubleDouble {
         match self.reduction.op {
             ReduceOp::Product => sum.times(element.to_f64()),
             _ => sum.and(self.first(source, element)),
         }
     }
 
-    fn result(&self, sum: Wide) -> R {
+    fn result(&self, sum: DoubleDouble) -> R {
         R::from_f64(match self.reduction.op {
             ReduceOp::Avg => sum.over(self.reduction.divisor as f64).to_f64(),
             _ => sum.to_f64(),

@@ -44,7 +44,7 @@ pub(super) struct Contribution {
     pub factor: f64,
 }
 
-/// A check and what the ranks made of it.
+/// A check, side by side with the ranks' answers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Comparison<'a> {
     /// The check.
@@ -54,8 +54,8 @@ pub(super) struct Comparison<'a> {
 }
 
 impl<'a> Comparison<'a> {
-    /// Every element of a rank's buffers.
-    pub(super) fn spots(self, rank: u32) -> impl Iterator<Item = ElementRef<'a>> {
+    /// Iterates over the elements of a rank's buffers.
+    pub(super) fn elements(self, rank: u32) -> impl Iterator<Item = ElementRef<'a>> {
         self.pieces(rank).flat_map(move |(buffer, piece)| {
             (0..piece.len).map(move |index| ElementRef {
                 rank,
@@ -66,7 +66,7 @@ impl<'a> Comparison<'a> {
         })
     }
 
-    /// Every piece of a rank's buffers.
+    /// Iterates over the pieces of a rank's buffers.
     pub(super) fn pieces(self, rank: u32) -> impl Iterator<Item = (&'a Buffer, &'a Segment)> {
         let buffers = &self.prepared.works[rank as usize].buffers;
         buffers
@@ -74,24 +74,29 @@ impl<'a> Comparison<'a> {
             .flat_map(|buffer| buffer.pieces.iter().map(move |piece| (buffer, piece)))
     }
 
-    fn bytes<'b>(self, payload: &'b [u8], spot: &ElementRef<'_>) -> &'b [u8] {
-        &payload[spot.buffer.place.range(spot.piece.start + spot.index)]
+    fn bytes<'b>(self, payload: &'b [u8], element: &ElementRef<'_>) -> &'b [u8] {
+        &payload[element
+            .buffer
+            .place
+            .range(element.piece.start + element.index)]
     }
 
     /// Returns the bits of an element before the calls.
-    pub(super) fn before(self, spot: &ElementRef<'_>) -> u128 {
-        word(self.bytes(&self.prepared.steps[spot.rank as usize].payload, spot))
+    pub(super) fn before(self, element: &ElementRef<'_>) -> u128 {
+        word(self.bytes(&self.prepared.steps[element.rank as usize].payload, element))
     }
 
     /// Returns the bits that an element must have after the calls.
-    pub(super) fn expected(self, spot: &ElementRef<'_>) -> u128 {
-        let (bytes, place) = self.prepared.source(spot.rank, spot.buffer, spot.piece);
-        word(&bytes[place.range(spot.index)])
+    pub(super) fn expected(self, element: &ElementRef<'_>) -> u128 {
+        let (bytes, place) = self
+            .prepared
+            .source(element.rank, element.buffer, element.piece);
+        word(&bytes[place.range(element.index)])
     }
 
     /// Returns the bits that an element has after the calls.
-    pub(super) fn got(self, spot: &ElementRef<'_>) -> u128 {
-        word(self.bytes(&self.replies[spot.rank as usize].payload, spot))
+    pub(super) fn got(self, element: &ElementRef<'_>) -> u128 {
+        word(self.bytes(&self.replies[element.rank as usize].payload, element))
     }
 
     /// An element of a rank's block, if there is such a block and it is long enough.
@@ -245,7 +250,7 @@ impl<'a> Comparison<'a> {
 
     /// Returns true if an element is what was predicted.
     pub(super) fn is(self, got: u128, value: Value) -> bool {
-        let special = self.prepared.facts.purpose.lane == CompareMode::Special;
+        let special = self.prepared.facts.purpose.mode == CompareMode::Special;
         if got == value.bits || special && self.is_nan(got) && self.is_nan(value.bits) {
             return true;
         }
@@ -260,20 +265,21 @@ impl<'a> Comparison<'a> {
         }
     }
 
-    /// Returns true if an element is right: the expected bits or, in the bounded lane, as near as rounding in any order allows.
-    pub(super) fn is_right(self, spot: &ElementRef<'_>, got: u128) -> bool {
-        let expected = self.expected(spot);
-        if got == expected || spot.buffer.role == Role::Unspecified {
+    /// Returns true if an element is right: the expected bits or, in the bounded mode, as near as rounding in any order allows.
+    pub(super) fn is_right(self, element: &ElementRef<'_>, got: u128) -> bool {
+        let expected = self.expected(element);
+        if got == expected || element.buffer.role == Role::Unspecified {
             return true;
         }
         let facts = &self.prepared.facts;
-        let (Origin::Reduce { slot }, Some(op)) = (spot.piece.after, facts.purpose.reduce) else {
+        let (Origin::Reduce { slot }, Some(op)) = (element.piece.after, facts.purpose.reduce)
+        else {
             return false;
         };
-        let Some(elements) = self.contributions(slot, spot.index) else {
+        let Some(elements) = self.contributions(slot, element.index) else {
             return false;
         };
-        match facts.purpose.lane {
+        match facts.purpose.mode {
             CompareMode::Exact | CompareMode::Payload => return false,
             CompareMode::Special => match self.is_open(op, &elements, expected, got) {
                 Some(right) => return right,

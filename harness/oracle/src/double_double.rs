@@ -6,12 +6,12 @@
 
 /// A value of about 106 bits.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Wide {
+pub(super) struct DoubleDouble {
     high: f64,
     low: f64,
 }
 
-impl From<f64> for Wide {
+impl From<f64> for DoubleDouble {
     fn from(value: f64) -> Self {
         Self {
             high: value,
@@ -20,7 +20,7 @@ impl From<f64> for Wide {
     }
 }
 
-impl Wide {
+impl DoubleDouble {
     /// The sum with a number.
     pub(super) fn plus(self, other: f64) -> Self {
         let sum = self.high + other;
@@ -70,16 +70,16 @@ impl Wide {
 
 #[cfg(test)]
 mod tests {
-    use super::Wide;
+    use super::DoubleDouble;
 
     #[test]
     fn what_cancels_leaves_what_was_added() {
         let tiny = f64::powi(2.0, -60);
-        let sum = Wide::from(1.0).plus(tiny).plus(-1.0);
+        let sum = DoubleDouble::from(1.0).plus(tiny).plus(-1.0);
         assert_eq!(sum.to_f64(), tiny);
-        let third = Wide::from(1.0).over(3.0).times(3.0).plus(-1.0);
+        let third = DoubleDouble::from(1.0).over(3.0).times(3.0).plus(-1.0);
         assert!(third.to_f64().abs() < f64::powi(2.0, -100));
-        let square = Wide::from(1.0 + f64::EPSILON).times(1.0 + f64::EPSILON);
+        let square = DoubleDouble::from(1.0 + f64::EPSILON).times(1.0 + f64::EPSILON);
         assert_eq!(
             square.plus(-1.0).plus(-2.0 * f64::EPSILON).to_f64(),
             f64::EPSILON * f64::EPSILON

@@ -138,7 +138,7 @@ impl Prepared {
     fn tolerance(&self, rank: Rank, buffer: &Buffer) -> Option<Vec<f64>> {
         let purpose = self.facts.purpose;
         let op = purpose.reduce?;
-        match purpose.lane {
+        match purpose.mode {
             CompareMode::Exact | CompareMode::Payload => return None,
             // Exact, but for the signs of zeros.
             CompareMode::Bounded
@@ -167,7 +167,7 @@ impl Prepared {
         let divisor = self.facts.members.len() as u64;
         let bound = |piece: &Segment, slot: u32, index: usize| {
             let elements = comparison.contributions(slot, index);
-            let spot = ElementRef {
+            let element = ElementRef {
                 rank: rank.0,
                 buffer,
                 piece,
@@ -177,7 +177,7 @@ impl Prepared {
                 op,
                 divisor,
                 &elements.unwrap_or_default(),
-                comparison.expected(&spot),
+                comparison.expected(&element),
             )
         };
         let bounds = buffer.pieces.iter().flat_map(|piece| match piece.after {

@@ -1,4 +1,4 @@
-//! Tensors with gaps, taken for dense ones: what would come of reading or writing them without their strides.
+//! Recognises answers of a backend that reads or writes strided tensors as if they were dense.
 
 use std::collections::BTreeMap;
 
@@ -99,9 +99,9 @@ fn spilled(comparison: Comparison<'_>, rank: u32) -> bool {
 fn others_in_memory_order(comparison: Comparison<'_>, rank: u32, in_input: bool) -> Option<bool> {
     let facts = &comparison.prepared.facts;
     let mut any = false;
-    for spot in comparison.spots(rank) {
-        let Origin::Reduce { slot } = spot.piece.after else {
-            if comparison.got(&spot) != comparison.expected(&spot) {
+    for element in comparison.elements(rank) {
+        let Origin::Reduce { slot } = element.piece.after else {
+            if comparison.got(&element) != comparison.expected(&element) {
                 return Some(false);
             }
             continue;
@@ -113,15 +113,15 @@ fn others_in_memory_order(comparison: Comparison<'_>, rank: u32, in_input: bool)
             .get(rank as usize)?
             .get(slot as usize)?)?;
         let at = if in_input {
-            own.buffer.element(own.start + spot.index) - own.buffer.offset
+            own.buffer.element(own.start + element.index) - own.buffer.offset
         } else {
-            let place = spot.buffer.place.from(spot.piece.start);
-            own.start + place.element(spot.index) - place.offset
+            let place = element.buffer.place.from(element.piece.start);
+            own.start + place.element(element.index) - place.offset
         };
         let mut elements = Vec::new();
         for (member, position) in facts.members.iter().zip(0..) {
             let bits = if *member == rank {
-                comparison.block(rank, slot, spot.index)?
+                comparison.block(rank, slot, element.index)?
             } else {
                 in_memory_order(comparison, *member, slot, at)?
             };
@@ -132,7 +132,7 @@ fn others_in_memory_order(comparison: Comparison<'_>, rank: u32, in_input: bool)
         }
         let divisor = facts.members.len() as u64;
         let value = comparison.combined(facts.purpose.reduce?, divisor, &elements, false)?;
-        if !comparison.is(comparison.got(&spot), value) {
+        if !comparison.is(comparison.got(&element), value) {
             return Some(false);
         }
     }

@@ -121,7 +121,7 @@ pub enum CompareMode {
 }
 
 impl CompareMode {
-    /// The lane of a combination.
+    /// Returns how results of this combination are compared.
     #[must_use]
     pub fn of(
         op: Op,
@@ -198,7 +198,7 @@ impl Prepared {
             .collect();
         let purpose = Purpose {
             dtype: check.dtype,
-            lane: CompareMode::of(
+            mode: CompareMode::of(
                 check.op,
                 check.dtype,
                 check.reduce,

@@ -1,6 +1,6 @@
-//! What right answers show of the backend's arithmetic: how narrow floats were accumulated, and whether the same sum came
-//! out the same again. In: a check of random values and the ranks' answers. Out: names and values for the report, and
-//! whether they are what the platform file promises.
+//! Observes the backend's arithmetic in right answers: how narrow floats were accumulated, and whether the same sum came out the
+//! same again. In: a check of random values and the ranks' answers. Out: names and values for the report, and whether they are
+//! what the platform file promises.
 
 use std::collections::BTreeMap;
 
@@ -35,7 +35,7 @@ impl Prepared {
     #[must_use]
     pub fn observe(&self, replies: &[RankReply]) -> Observations {
         let mut seen = Observations::new();
-        if self.facts.purpose.lane != CompareMode::Bounded || self.is_well_formed(replies).is_err()
+        if self.facts.purpose.mode != CompareMode::Bounded || self.is_well_formed(replies).is_err()
         {
             return seen;
         }
@@ -99,28 +99,28 @@ impl<'a> Comparison<'a> {
             return None;
         }
         let rank = *self.prepared.facts.members.first()?;
-        let spots: Vec<(ElementRef<'a>, Vec<Contribution>)> = self
+        let elements: Vec<(ElementRef<'a>, Vec<Contribution>)> = self
             .prepared
             .facts
             .members
             .iter()
-            .flat_map(|rank| self.spots(*rank))
-            .filter_map(|spot| match spot.piece.after {
+            .flat_map(|rank| self.elements(*rank))
+            .filter_map(|element| match element.piece.after {
                 // What several ranks hold, or one rank several times, is looked at once.
                 Origin::Reduce { slot }
-                    if !purpose.repeated || (slot, spot.rank) == (SAME, rank) =>
+                    if !purpose.repeated || (slot, element.rank) == (SAME, rank) =>
                 {
-                    Some((spot, self.contributions(slot, spot.index)?))
+                    Some((element, self.contributions(slot, element.index)?))
                 }
                 _ => None,
             })
             .take(ENOUGH)
             .collect();
-        if spots.len() < FEW {
+        if elements.len() < FEW {
             return None;
         }
-        let near = |spot: &ElementRef<'a>, elements: &[Contribution], got: u128| {
-            let exact = self.numbers(self.expected(spot)).0;
+        let near = |element: &ElementRef<'a>, elements: &[Contribution], got: u128| {
+            let exact = self.numbers(self.expected(element)).0;
             let total: f64 = elements
                 .iter()
                 .map(|element| self.numbers(element.bits).0.abs())
@@ -131,9 +131,9 @@ impl<'a> Comparison<'a> {
             (self.numbers(got).0 - exact).abs() <= bound
         };
         let all = |of: &dyn Fn(&ElementRef<'a>, &[Contribution]) -> u128| {
-            spots
+            elements
                 .iter()
-                .all(|(spot, elements)| near(spot, elements, of(spot, elements)))
+                .all(|(element, elements)| near(element, elements, of(element, elements)))
         };
         let in_dtype = |turn: usize, backwards: bool| {
             all(&|_, elements| {
@@ -150,7 +150,7 @@ impl<'a> Comparison<'a> {
         if !telling {
             return None;
         }
-        Some(match all(&|spot, _| self.got(spot)) {
+        Some(match all(&|element, _| self.got(element)) {
             true => Accumulation::Float32,
             false => Accumulation::Dtype,
         })
@@ -183,13 +183,13 @@ impl<'a> Comparison<'a> {
             let (first, others) = pieces.split_first()?;
             for ((buffer, piece), number) in others.iter().zip(1..) {
                 let same = (0..first.1.len).all(|index| {
-                    let spot = |(buffer, piece)| ElementRef {
+                    let element = |(buffer, piece)| ElementRef {
                         rank: *rank,
                         buffer,
                         piece,
                         index,
                     };
-                    self.got(&spot(*first)) == self.got(&spot((*buffer, *piece)))
+                    self.got(&element(*first)) == self.got(&element((*buffer, *piece)))
                 });
                 match number < SAME {
                     true => again &= same,

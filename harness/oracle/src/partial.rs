@@ -1,4 +1,5 @@
-//! Partial results: what a ring algorithm leaves in a buffer where it stopped early, or on a rank that is not the root.
+//! Recognises partial results: what a ring algorithm leaves in a buffer where it stopped early, or on a rank that is not the
+//! root.
 
 use super::comparison::{Comparison, Contribution, ElementRef};
 use allranks_model::dtype::ReduceOp;
@@ -7,11 +8,11 @@ use allranks_model::dtype::ReduceOp;
 /// slot: one of them, or several, or all.
 pub(super) fn combines_some(
     comparison: Comparison<'_>,
-    spot: &ElementRef<'_>,
+    element: &ElementRef<'_>,
     slot: u32,
     op: ReduceOp,
 ) -> bool {
-    let Some(elements) = comparison.contributions(slot, spot.index) else {
+    let Some(elements) = comparison.contributions(slot, element.index) else {
         return false;
     };
     let count = elements.len();
@@ -20,6 +21,6 @@ pub(super) fn combines_some(
     parts.any(|part| {
         comparison
             .combined(op, count as u64, &ring[part], false)
-            .is_some_and(|value| comparison.is(comparison.got(spot), value))
+            .is_some_and(|value| comparison.is(comparison.got(element), value))
     })
 }

@@ -1,4 +1,4 @@
-//! The bytes: from every rank's work to the payload it is sent and the payload that must come back.
+//! Computes payloads: the bytes that each rank is sent, and the bytes that must come back.
 //!
 //! Blocks are written where the ranks hold them; results are computed from those very bytes, once for each distinct
 //! result. What must come back is never written down as a whole: [`source`] says where the bytes of each piece are to be
@@ -216,12 +216,12 @@ fn suit(bytes: &mut [u8], ones: &[u8], finite: Option<usize>) {
 
 /// Returns the size in bytes of an element whose sentinel must not be NaN, because NaN may be the result; `None` if it may be NaN.
 fn finite(purpose: Purpose) -> Option<usize> {
-    (purpose.lane == CompareMode::Special).then(|| purpose.dtype.size())
+    (purpose.mode == CompareMode::Special).then(|| purpose.dtype.size())
 }
 
 /// Bits that no result has all of, for each number in an element; none if any bits may be a result.
 fn impossible(purpose: Purpose) -> &'static [u8] {
-    match (purpose.dtype, purpose.lane) {
+    match (purpose.dtype, purpose.mode) {
         (_, CompareMode::Special) => &[],
         (DType::Bool, CompareMode::Payload) if purpose.values == Values::Special => &[],
         (DType::Bool, _) => &[2],

@@ -1,7 +1,7 @@
 //! What one rank holds and does during a check, as data: buffers made of pieces, each with where its elements come from
 //! before and after; the views and calls for the rank; and what the calls must answer.
 //!
-//! Everything else follows from it: [`super::image`] computes the bytes, [`super::classify`] changes the origins to find
+//! Everything else follows from it: [`super::payload`] computes the bytes, [`super::classify`] changes the origins to find
 //! which bug explains an answer.
 
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! How results that cannot be exact were rounded: to nearest, stochastically, or always to one side.
+//! Finds out how results that cannot be exact were rounded: to nearest, stochastically, or always to one side.
 //!
 //! In: answers to a check of random values, each of which may be within its bound. Out: whether they are what rounding to
 //! nearest, ties to even, gives. A result of at most two contributions is rounded once, so it must have the expected bits. Of
@@ -13,7 +13,7 @@ use strum::VariantArray;
 
 use super::CompareMode;
 use super::comparison::{Comparison, ElementRef};
-use super::double_double::Wide;
+use super::double_double::DoubleDouble;
 use super::format::precision;
 use super::ops::SAME;
 use super::rank_plan::{Origin, Role};
@@ -117,10 +117,10 @@ impl Rounded {
 
 impl Comparison<'_> {
     /// Returns true if an element is a result that does not have the bits of the exact result rounded once to nearest.
-    pub(super) fn is_rounded_otherwise(self, spot: &ElementRef<'_>) -> bool {
-        matches!(spot.piece.after, Origin::Reduce { .. })
-            && spot.buffer.role != Role::Unspecified
-            && self.got(spot) != self.expected(spot)
+    pub(super) fn is_rounded_otherwise(self, element: &ElementRef<'_>) -> bool {
+        matches!(element.piece.after, Origin::Reduce { .. })
+            && element.buffer.role != Role::Unspecified
+            && self.got(element) != self.expected(element)
     }
 
     /// How the results of this check were rounded; none if the check does not show it.
@@ -141,24 +141,24 @@ impl Comparison<'_> {
             | ReduceOp::Bor
             | ReduceOp::Bxor => false,
         };
-        let random = purpose.values == Values::Random && purpose.lane == CompareMode::Bounded;
+        let random = purpose.values == Values::Random && purpose.mode == CompareMode::Bounded;
         if !(judged && random) {
             return None;
         }
         let precision = precision(purpose.dtype)? as i32;
         let mut seen = HashSet::new();
         let mut all = Vec::new();
-        let spots = facts.members.iter().flat_map(|rank| self.spots(*rank));
-        for spot in spots.filter(|spot| spot.buffer.role != Role::Unspecified) {
-            let Origin::Reduce { slot } = spot.piece.after else {
+        let elements = facts.members.iter().flat_map(|rank| self.elements(*rank));
+        for element in elements.filter(|element| element.buffer.role != Role::Unspecified) {
+            let Origin::Reduce { slot } = element.piece.after else {
                 continue;
             };
             // Repeated calls have the same data in each of their slots, and the last one has all of them.
-            let first = (!purpose.repeated || slot == SAME) && seen.insert((slot, spot.index));
-            if !first && self.got(&spot) == self.expected(&spot) || all.len() > MOST {
+            let first = (!purpose.repeated || slot == SAME) && seen.insert((slot, element.index));
+            if !first && self.got(&element) == self.expected(&element) || all.len() > MOST {
                 continue;
             }
-            let Some(elements) = self.contributions(slot, spot.index) else {
+            let Some(elements) = self.contributions(slot, element.index) else {
                 continue;
             };
             for part in 0..1 + usize::from(complex) {
@@ -168,8 +168,18 @@ impl Comparison<'_> {
                 };
                 let terms = elements.iter().map(|element| number(element.bits));
                 let (neutral, exact) = match op {
-                    ReduceOp::Product => (1.0, terms.clone().fold(Wide::from(1.0), Wide::times)),
-                    _ => (0.0, terms.clone().fold(Wide::from(0.0), Wide::plus)),
+                    ReduceOp::Product => (
+                        1.0,
+                        terms
+                            .clone()
+                            .fold(DoubleDouble::from(1.0), DoubleDouble::times),
+                    ),
+                    _ => (
+                        0.0,
+                        terms
+                            .clone()
+                            .fold(DoubleDouble::from(0.0), DoubleDouble::plus),
+                    ),
                 };
                 let exact = match op {
                     ReduceOp::Avg => exact.over(divides),
@@ -180,8 +190,8 @@ impl Comparison<'_> {
                     continue;
                 }
                 all.push(Rounded {
-                    error: exact.error_of(number(self.got(&spot))),
-                    least: exact.error_of(number(self.expected(&spot))),
+                    error: exact.error_of(number(self.got(&element))),
+                    least: exact.error_of(number(self.expected(&element))),
                     negative: exact.to_f64() < 0.0,
                     ulp: f64::powi(2.0, exponent(magnitude) + 1 - precision),
                     once: terms.filter(|term| term.abs() != neutral).count() <= 2,

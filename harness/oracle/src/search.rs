@@ -1,5 +1,5 @@
-//! What wrong elements hold, looked for: a transformed copy of what they must hold, data that belong elsewhere in the same
-//! call or to another call, or what lies beside the right place in memory.
+//! Searches for the origin of the data in wrong elements: a transformed copy of the expected data, data of another place in the
+//! same call or of another call, or what lies beside the right place in memory.
 //!
 //! In: the wrong elements of results. Out: the class that explains **every** one of them; none if there is no such class.
 
@@ -20,23 +20,23 @@ const TELLING: usize = 4;
 /// The class of elements whose data were found.
 pub(super) fn found(
     comparison: Comparison<'_>,
-    spots: &[ElementRef<'_>],
+    elements: &[ElementRef<'_>],
 ) -> Option<(Class, String)> {
-    transformed(comparison, spots)
-        .or_else(|| as_other_type(comparison, spots))
-        .or_else(|| beside(comparison, spots))
+    transformed(comparison, elements)
+        .or_else(|| as_other_type(comparison, elements))
+        .or_else(|| beside(comparison, elements))
         .map(|class| (class, String::new()))
-        .or_else(|| elsewhere(comparison, spots))
+        .or_else(|| elsewhere(comparison, elements))
 }
 
-/// Every element is what it must be, but changed in one way.
-fn transformed(comparison: Comparison<'_>, spots: &[ElementRef<'_>]) -> Option<Class> {
+/// Returns the class of elements that are the expected ones, all changed in the same way.
+fn transformed(comparison: Comparison<'_>, elements: &[ElementRef<'_>]) -> Option<Class> {
     let facts = &comparison.prepared.facts;
     let dtype = facts.purpose.dtype;
     let each = |made: &dyn Fn(u128, u128) -> bool| {
-        spots.iter().all(|spot| {
-            spot.piece.after != Origin::Keep
-                && made(comparison.expected(spot), comparison.got(spot))
+        elements.iter().all(|element| {
+            element.piece.after != Origin::Keep
+                && made(comparison.expected(element), comparison.got(element))
         })
     };
     let bits = 8 * comparison.size() as u32;
@@ -61,12 +61,12 @@ fn transformed(comparison: Comparison<'_>, spots: &[ElementRef<'_>]) -> Option<C
             let half = bits / 2;
             let parts = |bits: u128| (bits & ((1 << half) - 1), bits >> half);
             let sign = 1_u128 << (half - 1);
-            let lost = spots.iter().all(|spot| {
+            let lost = elements.iter().all(|element| {
                 let (expected, got) = (
-                    parts(comparison.expected(spot)),
-                    parts(comparison.got(spot)),
+                    parts(comparison.expected(element)),
+                    parts(comparison.got(element)),
                 );
-                let kept = parts(comparison.before(spot)).1;
+                let kept = parts(comparison.before(element)).1;
                 expected.0 == got.0 && (got.1 == 0 || got.1 == kept)
             });
             let conjugated = |expected, got| {
@@ -84,41 +84,42 @@ fn transformed(comparison: Comparison<'_>, spots: &[ElementRef<'_>]) -> Option<C
                 each(&conjugated).then_some(Class::Conjugated)
             }
         }
-        DTypeKind::Signed | DTypeKind::Unsigned => whole_numbers(comparison, spots),
+        DTypeKind::Signed | DTypeKind::Unsigned => whole_numbers(comparison, elements),
         DTypeKind::Float => None,
     }
 }
 
 /// The same for integers.
-fn whole_numbers(comparison: Comparison<'_>, spots: &[ElementRef<'_>]) -> Option<Class> {
+fn whole_numbers(comparison: Comparison<'_>, elements: &[ElementRef<'_>]) -> Option<Class> {
     let facts = &comparison.prepared.facts;
     let bits = 8 * comparison.size() as u32;
     let each = |made: &dyn Fn(&ElementRef<'_>, i128) -> bool| {
-        spots.iter().all(|spot| {
-            spot.piece.after != Origin::Keep && made(spot, comparison.whole(comparison.got(spot)))
+        elements.iter().all(|element| {
+            element.piece.after != Origin::Keep
+                && made(element, comparison.whole(comparison.got(element)))
         })
     };
-    let expected = |spot: &ElementRef<'_>| comparison.whole(comparison.expected(spot));
+    let expected = |element: &ElementRef<'_>| comparison.whole(comparison.expected(element));
     for held in [8, 16, 32].into_iter().filter(|held| *held < bits) {
         let unused = 128 - held;
-        let narrow = |spot: &ElementRef<'_>, got| {
-            let low = comparison.expected(spot) << unused;
+        let narrow = |element: &ElementRef<'_>, got| {
+            let low = comparison.expected(element) << unused;
             got == (low as i128 >> unused) || got == (low >> unused) as i128
         };
         if each(&narrow) {
             return Some(Class::Narrowed(held));
         }
     }
-    let rounded = |spot: &ElementRef<'_>, got: i128| {
-        let value = expected(spot);
+    let rounded = |element: &ElementRef<'_>, got: i128| {
+        let value = expected(element);
         got == value as f64 as i128 || got == value as f32 as i128
     };
     if bits == 64 && each(&rounded) {
         return Some(Class::ThroughFloat);
     }
-    let contributions = |spot: &ElementRef<'_>| match spot.piece.after {
+    let contributions = |element: &ElementRef<'_>| match element.piece.after {
         Origin::Reduce { slot } => comparison
-            .contributions(slot, spot.index)
+            .contributions(slot, element.index)
             .unwrap_or_default(),
         Origin::Keep | Origin::Copy { .. } => Vec::new(),
     };
@@ -128,20 +129,20 @@ fn whole_numbers(comparison: Comparison<'_>, spots: &[ElementRef<'_>]) -> Option
             let turned = 1_u128 << (bits - 1);
             let is_signed = facts.purpose.dtype.kind() == DTypeKind::Signed;
             let key = |bits: u128| if is_signed { bits } else { bits ^ turned };
-            let other = |spot: &ElementRef<'_>, _| {
-                let all = contributions(spot);
+            let other = |element: &ElementRef<'_>, _| {
+                let all = contributions(element);
                 let values = all.iter().map(|element| element.bits);
                 let extreme = match op {
                     ReduceOp::Min => values.min_by_key(|bits| key(*bits)),
                     _ => values.max_by_key(|bits| key(*bits)),
                 };
-                extreme == Some(comparison.got(spot))
+                extreme == Some(comparison.got(element))
             };
             each(&other).then_some(Class::ComparedWithOtherSign)
         }
         op @ (ReduceOp::Band | ReduceOp::Bor | ReduceOp::Bxor) => {
-            let logical = |spot: &ElementRef<'_>, got| {
-                let truths = contributions(spot);
+            let logical = |element: &ElementRef<'_>, got| {
+                let truths = contributions(element);
                 let count = truths.iter().filter(|element| element.bits != 0).count();
                 let truth = match op {
                     ReduceOp::Band => count == truths.len(),
@@ -151,8 +152,8 @@ fn whole_numbers(comparison: Comparison<'_>, spots: &[ElementRef<'_>]) -> Option
                 got == i128::from(truth)
             };
             let low = (1_u128 << (bits / 2)) - 1;
-            let high = |spot: &ElementRef<'_>, _| {
-                (comparison.got(spot) ^ comparison.expected(spot)) & low == 0
+            let high = |element: &ElementRef<'_>, _| {
+                (comparison.got(element) ^ comparison.expected(element)) & low == 0
             };
             if each(&logical) {
                 Some(Class::LogicalInsteadOfBitwise)
@@ -162,8 +163,8 @@ fn whole_numbers(comparison: Comparison<'_>, spots: &[ElementRef<'_>]) -> Option
         }
         ReduceOp::Product => {
             // What is too large for the integer becomes its largest or its smallest one.
-            let in_float = |spot: &ElementRef<'_>, got: i128| {
-                let factors = contributions(spot);
+            let in_float = |element: &ElementRef<'_>, got: i128| {
+                let factors = contributions(element);
                 let factors = factors.iter().map(|element| comparison.whole(element.bits));
                 let product: f64 = factors.map(|factor| factor as f64).product();
                 got == i128::from(product as i64) || got == i128::from(i64::MIN)
@@ -177,19 +178,19 @@ fn whole_numbers(comparison: Comparison<'_>, spots: &[ElementRef<'_>]) -> Option
 
 /// Every element is what comes of its contributions' bits if they are taken for numbers of another type, or of one of half the
 /// size.
-fn as_other_type(comparison: Comparison<'_>, spots: &[ElementRef<'_>]) -> Option<Class> {
+fn as_other_type(comparison: Comparison<'_>, elements: &[ElementRef<'_>]) -> Option<Class> {
     let facts = &comparison.prepared.facts;
     let op = facts.purpose.reduce?;
     let whole = comparison.size();
-    let made = |dtype: DType, spot: &ElementRef<'_>| {
-        let Origin::Reduce { slot } = spot.piece.after else {
+    let made = |dtype: DType, element: &ElementRef<'_>| {
+        let Origin::Reduce { slot } = element.piece.after else {
             return false;
         };
-        let Some(elements) = comparison.contributions(slot, spot.index) else {
+        let Some(elements) = comparison.contributions(slot, element.index) else {
             return false;
         };
         let size = dtype.size();
-        let got = comparison.got(spot).to_le_bytes();
+        let got = comparison.got(element).to_le_bytes();
         (0..whole / size).all(|part| {
             let at = part * size..(part + 1) * size;
             let bytes: Vec<u8> = elements
@@ -215,26 +216,26 @@ fn as_other_type(comparison: Comparison<'_>, spots: &[ElementRef<'_>]) -> Option
         *dtype != own && fits && has_numbers && op.is_defined_for(*dtype)
     };
     // Of few elements, or of elements of one byte, some are alike by chance.
-    if op == ReduceOp::PremulSum || own == DType::Bool || spots.len() * whole < 16 {
+    if op == ReduceOp::PremulSum || own == DType::Bool || elements.len() * whole < 16 {
         return None;
     }
     let mut others = DType::ALL.iter().copied().filter(is_other);
-    let found = others.find(|dtype| spots.iter().all(|spot| made(*dtype, spot)))?;
+    let found = others.find(|dtype| elements.iter().all(|element| made(*dtype, element)))?;
     Some(Class::CombinedAs(found))
 }
 
 /// Every element is what lies so many bytes from the element that should have been moved, the same number on each rank.
-fn beside(comparison: Comparison<'_>, spots: &[ElementRef<'_>]) -> Option<Class> {
+fn beside(comparison: Comparison<'_>, elements: &[ElementRef<'_>]) -> Option<Class> {
     let prepared = comparison.prepared;
-    let source = |spot: &ElementRef<'_>, by: i64| {
-        let Origin::Copy { rank, slot } = spot.piece.after else {
+    let source = |element: &ElementRef<'_>, by: i64| {
+        let Origin::Copy { rank, slot } = element.piece.after else {
             return None;
         };
         let held = (*prepared
             .block_index
             .get(rank as usize)?
             .get(slot as usize)?)?;
-        let at = held.place().range(spot.index).start as i64 + by;
+        let at = held.place().range(element.index).start as i64 + by;
         let payload = &prepared.steps[rank as usize].payload;
         let at = usize::try_from(at).ok()?;
         payload.get(at..at + comparison.size()).map(word)
@@ -242,41 +243,41 @@ fn beside(comparison: Comparison<'_>, spots: &[ElementRef<'_>]) -> Option<Class>
     let shifted = |own: &[ElementRef<'_>]| {
         let explains = |by: &i64| {
             own.iter()
-                .all(|spot| source(spot, *by) == Some(comparison.got(spot)))
+                .all(|element| source(element, *by) == Some(comparison.got(element)))
         };
         // Of few elements, or of elements of one byte, some are alike by chance.
         let are_enough = own.len() * comparison.size() >= 16;
         let mut places = (1..=BESIDE).flat_map(|by| [-by, by]);
         are_enough.then(|| places.find(explains)).flatten()
     };
-    let ranks = spots.chunk_by(|a, b| a.rank == b.rank);
+    let ranks = elements.chunk_by(|a, b| a.rank == b.rank);
     let shifts: Option<Vec<i64>> = ranks.map(shifted).collect();
     shifts?.first().copied().map(Class::AddressShifted)
 }
 
-/// Every element belongs somewhere else in the same call.
-fn elsewhere(comparison: Comparison<'_>, spots: &[ElementRef<'_>]) -> Option<(Class, String)> {
+/// Returns the class of elements each of which belongs to another place of the same call.
+fn elsewhere(comparison: Comparison<'_>, elements: &[ElementRef<'_>]) -> Option<(Class, String)> {
     if comparison.size() < TELLING || comparison.prepared.facts.purpose.dtype == DType::Bool {
         return None;
     }
     let ranks = 0..comparison.prepared.steps.len() as u32;
     let mut belongs: HashMap<u128, (Origin, usize)> = HashMap::new();
-    for spot in ranks.flat_map(|rank| comparison.spots(rank)) {
-        if spot.piece.after != Origin::Keep {
+    for element in ranks.flat_map(|rank| comparison.elements(rank)) {
+        if element.piece.after != Origin::Keep {
             belongs
-                .entry(comparison.expected(&spot))
-                .or_insert((spot.piece.after, spot.index));
+                .entry(comparison.expected(&element))
+                .or_insert((element.piece.after, element.index));
         }
     }
     let mut moved = Vec::new();
-    for spot in spots {
-        let (origin, index) = belongs.get(&comparison.got(spot))?;
-        moved.push((spot, *origin, *index));
+    for element in elements {
+        let (origin, index) = belongs.get(&comparison.got(element))?;
+        moved.push((element, *origin, *index));
     }
     let inside = moved
         .iter()
-        .all(|(spot, origin, _)| *origin == spot.piece.after);
-    let (spot, origin, index) = moved.first()?;
+        .all(|(element, origin, _)| *origin == element.piece.after);
+    let (element, origin, index) = moved.first()?;
     let owner = match origin {
         Origin::Copy { rank, .. } => format!("rank {rank}, "),
         Origin::Reduce { slot } => format!("block {slot}, "),
@@ -284,9 +285,9 @@ fn elsewhere(comparison: Comparison<'_>, spots: &[ElementRef<'_>]) -> Option<(Cl
     };
     let note = format!(
         ": element {} of {} on rank {} holds what belongs to {owner}index {index}",
-        spot.piece.start + spot.index,
-        spot.buffer.label(),
-        spot.rank
+        element.piece.start + element.index,
+        element.buffer.label(),
+        element.rank
     );
     Some(match inside {
         true => (Class::ElementsPermuted, note),
@@ -297,7 +298,7 @@ fn elsewhere(comparison: Comparison<'_>, spots: &[ElementRef<'_>]) -> Option<(Cl
 /// Returns true if every wrong element combines what some ranks contributed to this call with what the others contributed to another.
 pub(super) fn crosses(
     comparison: Comparison<'_>,
-    spots: &[ElementRef<'_>],
+    elements: &[ElementRef<'_>],
     other: Comparison<'_>,
 ) -> bool {
     const RANKS: usize = 8;
@@ -311,26 +312,27 @@ pub(super) fn crosses(
     else {
         return false;
     };
-    let predicted = |spot: &ElementRef<'_>, mask: u32| {
-        let Origin::Reduce { slot } = spot.piece.after else {
+    let predicted = |element: &ElementRef<'_>, mask: u32| {
+        let Origin::Reduce { slot } = element.piece.after else {
             return None;
         };
-        let mut elements = comparison.contributions(slot, spot.index)?;
-        for (position, (element, rank)) in (0..).zip(elements.iter_mut().zip(members)) {
+        let mut elements = comparison.contributions(slot, element.index)?;
+        for (position, (contribution, rank)) in (0..).zip(elements.iter_mut().zip(members)) {
             if mask & (1 << position) != 0 {
-                element.bits = other.block(*rank, slot, spot.index)?;
+                contribution.bits = other.block(*rank, slot, element.index)?;
             }
         }
         comparison.combined(op, members.len() as u64, &elements, false)
     };
     let explains = |rank: u32, mask: u32| {
-        let mut own = spots.iter().filter(|spot| spot.rank == rank);
-        own.all(|spot| {
-            predicted(spot, mask).is_some_and(|value| comparison.is(comparison.got(spot), value))
+        let mut own = elements.iter().filter(|element| element.rank == rank);
+        own.all(|element| {
+            predicted(element, mask)
+                .is_some_and(|value| comparison.is(comparison.got(element), value))
         })
     };
     // Of few elements, or of elements of one byte, some are alike by chance.
-    spots.len() * comparison.size() >= 16
+    elements.len() * comparison.size() >= 16
         && members
             .iter()
             .all(|rank| (1..1 << members.len()).any(|mask| explains(*rank, mask)))
@@ -340,18 +342,18 @@ pub(super) fn crosses(
 /// what ranks contributed to it.
 pub(super) fn holds_data_of(
     comparison: Comparison<'_>,
-    spots: &[ElementRef<'_>],
+    elements: &[ElementRef<'_>],
     other: Comparison<'_>,
 ) -> bool {
     let same = comparison.prepared.facts.purpose.dtype == other.prepared.facts.purpose.dtype;
-    if !same || comparison.size() < TELLING || spots.is_empty() {
+    if !same || comparison.size() < TELLING || elements.is_empty() {
         return false;
     }
     let mut theirs: HashSet<u128> = HashSet::new();
     for rank in 0..other.prepared.steps.len() as u32 {
-        for spot in other.spots(rank) {
-            if spot.piece.after != Origin::Keep {
-                theirs.insert(other.expected(&spot));
+        for element in other.elements(rank) {
+            if element.piece.after != Origin::Keep {
+                theirs.insert(other.expected(&element));
             }
         }
         let slots = other
@@ -363,7 +365,7 @@ pub(super) fn holds_data_of(
             theirs.extend((0..).map_while(|index| other.block(rank, slot, index)));
         }
     }
-    spots
+    elements
         .iter()
-        .all(|spot| theirs.contains(&comparison.got(spot)))
+        .all(|element| theirs.contains(&comparison.got(element)))
 }

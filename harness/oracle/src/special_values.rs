@@ -1,5 +1,5 @@
-//! What became of values that arithmetic, or moving, treats specially: a NaN, an infinity, a denormal, the sign of a
-//! zero, the byte of a bool, a sum that wraps around.
+//! Recognises special values that were lost in arithmetic or in moving: a NaN, an infinity, a denormal, the sign of a zero, the
+//! byte of a bool, a sum that wraps around.
 //!
 //! In: the wrong elements of a check. Out: the class that explains every one of them.
 
@@ -8,14 +8,14 @@ use super::comparison::{Comparison, ElementRef};
 use super::rank_plan::Origin;
 use allranks_model::dtype::{DType, DTypeKind, ReduceOp};
 
-/// The class of wrong elements each of which a special value was lost in.
-pub(super) fn lost(comparison: Comparison<'_>, spots: &[ElementRef<'_>]) -> Option<Class> {
+/// Returns the class of wrong elements in each of which a special value was lost; `None` if there is none.
+pub(super) fn lost(comparison: Comparison<'_>, elements: &[ElementRef<'_>]) -> Option<Class> {
     let facts = &comparison.prepared.facts;
     let moves = !facts.op.reduces();
     let each = |made: &dyn Fn(u128, u128) -> bool| {
-        spots.iter().all(|spot| {
-            spot.piece.after != Origin::Keep
-                && made(comparison.expected(spot), comparison.got(spot))
+        elements.iter().all(|element| {
+            element.piece.after != Origin::Keep
+                && made(comparison.expected(element), comparison.got(element))
         })
     };
     let number = |bits: u128| comparison.numbers(bits).0;
@@ -26,7 +26,7 @@ pub(super) fn lost(comparison: Comparison<'_>, spots: &[ElementRef<'_>]) -> Opti
         }
         DTypeKind::Complex => each(&other_nan).then_some(Class::NanBitsChanged),
         DTypeKind::Signed | DTypeKind::Unsigned => {
-            saturated(comparison, spots).then_some(Class::Saturated)
+            saturated(comparison, elements).then_some(Class::Saturated)
         }
         DTypeKind::Float if each(&other_nan) => Some(Class::NanBitsChanged),
         DTypeKind::Float
@@ -37,7 +37,11 @@ pub(super) fn lost(comparison: Comparison<'_>, spots: &[ElementRef<'_>]) -> Opti
             let compares = matches!(facts.purpose.reduce, Some(ReduceOp::Min | ReduceOp::Max));
             // Neither a NaN nor the least of the numbers: some of them were forgotten with the NaN.
             Some(
-                match compares && spots.iter().all(|spot| is_a_number_of(comparison, spot)) {
+                match compares
+                    && elements
+                        .iter()
+                        .all(|element| is_a_number_of(comparison, element))
+                {
                     true => Class::NanDependsOnRank,
                     false => Class::NanDropped,
                 },
@@ -64,13 +68,13 @@ pub(super) fn lost(comparison: Comparison<'_>, spots: &[ElementRef<'_>]) -> Opti
 }
 
 /// Returns true if what came out is one of the numbers that ranks contributed.
-fn is_a_number_of(comparison: Comparison<'_>, spot: &ElementRef<'_>) -> bool {
-    let Origin::Reduce { slot } = spot.piece.after else {
+fn is_a_number_of(comparison: Comparison<'_>, element: &ElementRef<'_>) -> bool {
+    let Origin::Reduce { slot } = element.piece.after else {
         return false;
     };
-    let (got, _) = comparison.numbers(comparison.got(spot));
+    let (got, _) = comparison.numbers(comparison.got(element));
     let contributed = comparison
-        .contributions(slot, spot.index)
+        .contributions(slot, element.index)
         .unwrap_or_default();
     contributed
         .iter()
@@ -88,7 +92,7 @@ pub(super) fn smallest_normal(dtype: DType) -> f64 {
 }
 
 /// Returns true if sums of integers stop at the ends of their range: at the end, or at every step.
-fn saturated(comparison: Comparison<'_>, spots: &[ElementRef<'_>]) -> bool {
+fn saturated(comparison: Comparison<'_>, elements: &[ElementRef<'_>]) -> bool {
     let facts = &comparison.prepared.facts;
     let bits = 8 * facts.purpose.dtype.size() as u32;
     let (lowest, largest): (i128, i128) = match facts.purpose.dtype.kind() {
@@ -97,12 +101,12 @@ fn saturated(comparison: Comparison<'_>, spots: &[ElementRef<'_>]) -> bool {
             (0, (1 << bits) - 1)
         }
     };
-    let stops = |spot: &ElementRef<'_>| {
-        let Origin::Reduce { slot } = spot.piece.after else {
+    let stops = |element: &ElementRef<'_>| {
+        let Origin::Reduce { slot } = element.piece.after else {
             return false;
         };
         let elements = comparison
-            .contributions(slot, spot.index)
+            .contributions(slot, element.index)
             .unwrap_or_default();
         let values = || {
             elements
@@ -112,7 +116,7 @@ fn saturated(comparison: Comparison<'_>, spots: &[ElementRef<'_>]) -> bool {
         let at_the_end = values().sum::<i128>().clamp(lowest, largest);
         let at_every_step =
             values().fold(0, |sum: i128, value| (sum + value).clamp(lowest, largest));
-        [at_the_end, at_every_step].contains(&comparison.whole(comparison.got(spot)))
+        [at_the_end, at_every_step].contains(&comparison.whole(comparison.got(element)))
     };
-    facts.purpose.reduce == Some(ReduceOp::Sum) && spots.iter().all(stops)
+    facts.purpose.reduce == Some(ReduceOp::Sum) && elements.iter().all(stops)
 }

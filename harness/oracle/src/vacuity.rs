@@ -1,4 +1,4 @@
-//! Whether a check could fail at all: its data must distinguish a correct backend from the most common incorrect ones.
+//! Decides whether a check could fail at all: its data must distinguish a correct backend from the most common incorrect ones.
 //!
 //! In: a prepared check. Out: the first alternative its data cannot tell from the right result. The alternatives are
 //! identity (nothing happens), no communication (own × W), rotation of the ranks, another root, and elements reversed or
@@ -151,13 +151,13 @@ impl Prepared {
                 index: 0,
             });
             let able = pieces.filter(|first| self.can_differ(bug, first));
-            let mut spots = able.flat_map(|first| {
+            let mut elements = able.flat_map(|first| {
                 (0..first.piece.len).map(move |index| ElementRef { index, ..first })
             });
-            let differs = spots.any(|spot| {
-                let predicted = comparison.predict(bug, &spot);
+            let differs = elements.any(|element| {
+                let predicted = comparison.predict(bug, &element);
                 meant_here |= predicted.is_some();
-                predicted.is_some_and(|value| !comparison.is_right(&spot, value.bits))
+                predicted.is_some_and(|value| !comparison.is_right(&element, value.bits))
             });
             match (differs, every) {
                 (true, false) => return false,
@@ -169,37 +169,37 @@ impl Prepared {
     }
 
     /// Returns true if any data could make a difference in an element's piece. Depends on nothing else of the element.
-    fn can_differ(&self, bug: BugModel, spot: &ElementRef<'_>) -> bool {
-        let own = match spot.piece.after {
+    fn can_differ(&self, bug: BugModel, element: &ElementRef<'_>) -> bool {
+        let own = match element.piece.after {
             Origin::Keep => return false,
             Origin::Copy { rank, slot } => {
-                rank == spot.rank && spot.piece.before == Fill::Own(slot)
+                rank == element.rank && element.piece.before == Fill::Own(slot)
             }
             Origin::Reduce { .. } => self.facts.members.len() == 1,
         };
         match bug {
-            BugModel::Before => !own || spot.piece.before == Fill::Sentinel,
+            BugModel::Before => !own || element.piece.before == Fill::Sentinel,
             BugModel::OwnForAll => {
-                !own && !matches!(spot.piece.after, Origin::Copy { rank, .. } if rank == spot.rank)
+                !own && !matches!(element.piece.after, Origin::Copy { rank, .. } if rank == element.rank)
             }
             BugModel::Root(root) => {
-                spot.buffer.role == Role::Both
-                    && matches!(spot.piece.after, Origin::Copy { rank, .. } if rank != root)
+                element.buffer.role == Role::Both
+                    && matches!(element.piece.after, Origin::Copy { rank, .. } if rank != root)
             }
-            BugModel::Reversed { .. } | BugModel::Rotated { .. } => spot.piece.len > 1,
+            BugModel::Reversed { .. } | BugModel::Rotated { .. } => element.piece.len > 1,
             BugModel::SourceShift(_) => {
-                self.facts.gathers() && matches!(spot.piece.after, Origin::Copy { .. })
+                self.facts.gathers() && matches!(element.piece.after, Origin::Copy { .. })
             }
             BugModel::DestinationShift(_) => {
-                self.facts.slots_are_destinations() && !self.is_one_for_all(spot)
+                self.facts.slots_are_destinations() && !self.is_one_for_all(element)
             }
             _ => true,
         }
     }
 
     /// Returns true if the block that an element comes from lies in a tensor whose rows for all destinations overlap in memory.
-    fn is_one_for_all(&self, spot: &ElementRef<'_>) -> bool {
-        let (rank, slot) = match spot.piece.after {
+    fn is_one_for_all(&self, element: &ElementRef<'_>) -> bool {
+        let (rank, slot) = match element.piece.after {
             Origin::Keep => return false,
             Origin::Copy { rank, slot } => (rank, slot),
             Origin::Reduce { slot } => (self.facts.members[0], slot),

@@ -68,18 +68,18 @@ impl Prepared {
             prepared: self,
             replies,
         };
-        let spots: Vec<ElementRef<'_>> = (0..self.steps.len() as u32)
-            .flat_map(|rank| wrong_on(comparison, rank).spots)
+        let elements: Vec<ElementRef<'_>> = (0..self.steps.len() as u32)
+            .flat_map(|rank| wrong_on(comparison, rank).elements)
             .collect();
         let class_of = |other: &Self| {
             let other = Comparison {
                 prepared: other,
                 replies: &[],
             };
-            if holds_data_of(comparison, &spots, other) {
+            if holds_data_of(comparison, &elements, other) {
                 Some(Class::DataOfAnotherCall)
             } else {
-                crosses(comparison, &spots, other).then_some(Class::CallsCrossed)
+                crosses(comparison, &elements, other).then_some(Class::CallsCrossed)
             }
         };
         let mut named = others
@@ -99,31 +99,34 @@ impl Prepared {
     /// ranks without a result.
     fn what_was_written(&self, comparison: Comparison<'_>, written: &[Wrong<'_>]) -> &'static str {
         let results = || {
-            let spots = written.iter().flat_map(|wrong| &wrong.spots);
-            spots.filter(|spot| matches!(spot.piece.after, Origin::Reduce { .. }))
+            let elements = written.iter().flat_map(|wrong| &wrong.elements);
+            elements.filter(|element| matches!(element.piece.after, Origin::Reduce { .. }))
         };
         let is_damaged = written.iter().any(|wrong| wrong.damage.first.is_some());
-        let others = written.iter().flat_map(|wrong| &wrong.spots).any(|spot| {
-            !matches!(spot.piece.after, Origin::Reduce { .. })
-                && !matches!(spot.buffer.role, Role::NonRoot | Role::Unspecified)
-        });
+        let others = written
+            .iter()
+            .flat_map(|wrong| &wrong.elements)
+            .any(|element| {
+                !matches!(element.piece.after, Origin::Reduce { .. })
+                    && !matches!(element.buffer.role, Role::NonRoot | Role::Unspecified)
+            });
         if is_damaged || others || results().next().is_none() {
             return "";
         }
-        let own = |spot: &ElementRef<'_>| match spot.piece.after {
+        let own = |element: &ElementRef<'_>| match element.piece.after {
             Origin::Reduce { slot } => {
-                comparison.block(spot.rank, slot, spot.index) == Some(comparison.got(spot))
+                comparison.block(element.rank, slot, element.index) == Some(comparison.got(element))
             }
             Origin::Keep | Origin::Copy { .. } => false,
         };
         let sum = BugModel::Operator(ReduceOp::Sum, 1);
-        let summed = |spot: &ElementRef<'_>| {
+        let summed = |element: &ElementRef<'_>| {
             comparison
-                .predict(sum, spot)
-                .is_some_and(|value| comparison.is(comparison.got(spot), value))
+                .predict(sum, element)
+                .is_some_and(|value| comparison.is(comparison.got(element), value))
         };
-        let partial = |spot: &ElementRef<'_>| match spot.piece.after {
-            Origin::Reduce { slot } => combines_some(comparison, spot, slot, ReduceOp::Sum),
+        let partial = |element: &ElementRef<'_>| match element.piece.after {
+            Origin::Reduce { slot } => combines_some(comparison, element, slot, ReduceOp::Sum),
             Origin::Keep | Origin::Copy { .. } => false,
         };
         if results().all(own) {
@@ -184,9 +187,9 @@ impl Prepared {
             }
         };
         let otherwise = |rank| Wrong {
-            spots: comparison
-                .spots(rank)
-                .filter(|spot| comparison.is_rounded_otherwise(spot))
+            elements: comparison
+                .elements(rank)
+                .filter(|element| comparison.is_rounded_otherwise(element))
                 .collect(),
             damage: Damage::default(),
         };
@@ -194,7 +197,7 @@ impl Prepared {
         Err(self.mismatch(comparison, &wrong, class, note.to_owned()))
     }
 
-    /// Where the bytes are that a piece must hold in the end.
+    /// Returns where the bytes are that a piece must hold in the end.
     pub(super) fn source(&self, rank: u32, buffer: &Buffer, piece: &Segment) -> Source<'_> {
         let payload = |rank: u32| self.steps[rank as usize].payload.as_slice();
         source(
@@ -296,21 +299,21 @@ impl Prepared {
             .map(|rank| wrong_on(comparison, rank))
             .collect();
         if wrong.iter().all(Wrong::is_empty) {
-            let one = disagreement(comparison).map(|spot| (spot, Class::RanksDisagree));
+            let one = disagreement(comparison).map(|element| (element, Class::RanksDisagree));
             let one = one.or_else(|| Some((flaky(comparison)?, Class::NanDependsOnRank)));
-            return one.map_or(Ok(()), |(spot, class)| {
+            return one.map_or(Ok(()), |(element, class)| {
                 let mut wrong = wrong;
-                wrong[spot.rank as usize].spots.push(spot);
+                wrong[element.rank as usize].elements.push(element);
                 Err(self.mismatch(comparison, &wrong, class, String::new()))
             });
         }
         let (class, note) = classify(comparison, &wrong);
         // Whichever of the numbers came out, it came out for every rank.
         if class == Class::NanDependsOnRank
-            && let Some(spot) = disagreement(comparison)
+            && let Some(element) = disagreement(comparison)
         {
             let mut wrong = vec![Wrong::default(); wrong.len()];
-            wrong[spot.rank as usize].spots.push(spot);
+            wrong[element.rank as usize].elements.push(element);
             return Err(self.mismatch(comparison, &wrong, Class::RanksDisagree, String::new()));
         }
         Err(self.mismatch(comparison, &wrong, class, note))
@@ -337,22 +340,22 @@ impl Prepared {
         }
         let difference = ranks.first().map(|rank| {
             let first = &wrong[rank.index()];
-            let (buffer, index, expected, actual) = match (first.spots.first(), first.damage.first)
-            {
-                (Some(spot), _) => (
-                    spot.buffer.label(),
-                    (spot.piece.start + spot.index) as u64,
-                    self.formatted(self.reference(comparison, spot, class)),
-                    self.formatted(comparison.got(spot)),
-                ),
-                (None, Some((at, expected, actual))) => (
-                    "guard".to_owned(),
-                    at as u64,
-                    format!("{expected:#04x}"),
-                    format!("{actual:#04x}"),
-                ),
-                (None, None) => unreachable!("a wrong rank has something wrong"),
-            };
+            let (buffer, index, expected, actual) =
+                match (first.elements.first(), first.damage.first) {
+                    (Some(element), _) => (
+                        element.buffer.label(),
+                        (element.piece.start + element.index) as u64,
+                        self.formatted(self.reference(comparison, element, class)),
+                        self.formatted(comparison.got(element)),
+                    ),
+                    (None, Some((at, expected, actual))) => (
+                        "guard".to_owned(),
+                        at as u64,
+                        format!("{expected:#04x}"),
+                        format!("{actual:#04x}"),
+                    ),
+                    (None, None) => unreachable!("a wrong rank has something wrong"),
+                };
             let count = |wrong: &Wrong<'_>| {
                 let Damage {
                     before,
@@ -361,7 +364,7 @@ impl Prepared {
                     ..
                 } = wrong.damage;
                 let bytes = (before + after + between) as u64;
-                (wrong.spots.len() as u64) + bytes.div_ceil(comparison.size() as u64)
+                (wrong.elements.len() as u64) + bytes.div_ceil(comparison.size() as u64)
             };
             Difference {
                 buffer,
@@ -382,15 +385,25 @@ impl Prepared {
     }
 
     /// Returns what an element is compared with: where ranks disagree, the first rank's; after a refusal, what it was.
-    fn reference(&self, comparison: Comparison<'_>, spot: &ElementRef<'_>, class: Class) -> u128 {
+    fn reference(
+        &self,
+        comparison: Comparison<'_>,
+        element: &ElementRef<'_>,
+        class: Class,
+    ) -> u128 {
         let first = self.facts.members[0];
         match class {
             Class::RanksDisagree => comparison
-                .spots(first)
-                .find(|other| other.piece.after == spot.piece.after && other.index == spot.index)
-                .map_or_else(|| comparison.expected(spot), |other| comparison.got(&other)),
-            Class::RefusedAndWritten => comparison.before(spot),
-            _ => comparison.expected(spot),
+                .elements(first)
+                .find(|other| {
+                    other.piece.after == element.piece.after && other.index == element.index
+                })
+                .map_or_else(
+                    || comparison.expected(element),
+                    |other| comparison.got(&other),
+                ),
+            Class::RefusedAndWritten => comparison.before(element),
+            _ => comparison.expected(element),
         }
     }
 
@@ -406,12 +419,12 @@ fn wrong_on<'a>(comparison: Comparison<'a>, rank: u32) -> Wrong<'a> {
     if comparison.prepared.agrees(rank, reply) {
         return Wrong::default();
     }
-    let spots = comparison
-        .spots(rank)
-        .filter(|spot| !comparison.is_right(spot, comparison.got(spot)))
+    let elements = comparison
+        .elements(rank)
+        .filter(|element| !comparison.is_right(element, comparison.got(element)))
         .collect();
     Wrong {
-        spots,
+        elements,
         damage: damage_on(comparison, rank),
     }
 }
@@ -423,9 +436,9 @@ fn written_on(comparison: Comparison<'_>, rank: u32) -> Wrong<'_> {
         return Wrong::default();
     }
     Wrong {
-        spots: comparison
-            .spots(rank)
-            .filter(|spot| comparison.got(spot) != comparison.before(spot))
+        elements: comparison
+            .elements(rank)
+            .filter(|element| comparison.got(element) != comparison.before(element))
             .collect(),
         damage: damage_on(comparison, rank),
     }
@@ -467,29 +480,29 @@ fn damage_on(comparison: Comparison<'_>, rank: u32) -> Damage {
 /// Finds, for the modes `Bounded` and `Special`, the first element that is right everywhere and yet not the same everywhere.
 fn disagreement(comparison: Comparison<'_>) -> Option<ElementRef<'_>> {
     let facts = &comparison.prepared.facts;
-    let shared = |spot: &ElementRef<'_>| {
-        spot.buffer.role == Role::Both && matches!(spot.piece.after, Origin::Reduce { .. })
+    let shared = |element: &ElementRef<'_>| {
+        element.buffer.role == Role::Both && matches!(element.piece.after, Origin::Reduce { .. })
     };
     let (first, rest) = facts.members.split_first()?;
     // Only an all_reduce gives one result to several ranks; elsewhere the slots differ.
-    match facts.purpose.lane {
+    match facts.purpose.mode {
         CompareMode::Exact | CompareMode::Payload => return None,
         CompareMode::Bounded | CompareMode::Special => {}
     }
     let differ = |a: &ElementRef<'_>, b: &ElementRef<'_>| {
         let (a, b) = (comparison.got(a), comparison.got(b));
         // IEEE 754 says nothing of a NaN's bits.
-        let both_nan = facts.purpose.lane == CompareMode::Special
+        let both_nan = facts.purpose.mode == CompareMode::Special
             && comparison.is_nan(a)
             && comparison.is_nan(b);
         a != b && !both_nan
     };
     rest.iter().find_map(|rank| {
-        let theirs = comparison.spots(*first).filter(shared);
+        let theirs = comparison.elements(*first).filter(shared);
         theirs
-            .zip(comparison.spots(*rank).filter(shared))
+            .zip(comparison.elements(*rank).filter(shared))
             .find(|(a, b)| a.piece.after == b.piece.after && differ(a, b))
-            .map(|(_, spot)| spot)
+            .map(|(_, element)| element)
     })
 }
 
@@ -498,15 +511,15 @@ fn disagreement(comparison: Comparison<'_>) -> Option<ElementRef<'_>> {
 fn flaky(comparison: Comparison<'_>) -> Option<ElementRef<'_>> {
     let facts = &comparison.prepared.facts;
     let compares = matches!(facts.purpose.reduce, Some(ReduceOp::Min | ReduceOp::Max));
-    if facts.purpose.lane != CompareMode::Special || !compares {
+    if facts.purpose.mode != CompareMode::Special || !compares {
         return None;
     }
-    let mixed = |spot: &ElementRef<'_>| {
-        let Origin::Reduce { slot } = spot.piece.after else {
+    let mixed = |element: &ElementRef<'_>| {
+        let Origin::Reduce { slot } = element.piece.after else {
             return false;
         };
         let elements = comparison
-            .contributions(slot, spot.index)
+            .contributions(slot, element.index)
             .unwrap_or_default();
         let nans = elements
             .iter()
@@ -514,10 +527,10 @@ fn flaky(comparison: Comparison<'_>) -> Option<ElementRef<'_>> {
         (1..elements.len()).contains(&nans.count())
     };
     let members = facts.members.iter();
-    let mut spots = members
-        .flat_map(|rank| comparison.spots(*rank))
-        .filter(|spot| spot.buffer.role != Role::Unspecified && mixed(spot));
-    let first = spots.next()?;
+    let mut elements = members
+        .flat_map(|rank| comparison.elements(*rank))
+        .filter(|element| element.buffer.role != Role::Unspecified && mixed(element));
+    let first = elements.next()?;
     let seen = comparison.is_nan(comparison.got(&first));
-    spots.find(|spot| comparison.is_nan(comparison.got(spot)) != seen)
+    elements.find(|element| comparison.is_nan(comparison.got(element)) != seen)
 }

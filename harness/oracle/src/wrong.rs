@@ -1,4 +1,4 @@
-//! What is not as it must be on one rank: elements of tensors, and bytes outside them.
+//! The wrong elements of tensors on one rank, and the changed bytes outside them.
 
 use super::comparison::ElementRef;
 
@@ -19,7 +19,7 @@ pub(super) struct Damage {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Wrong<'a> {
     /// The wrong elements.
-    pub spots: Vec<ElementRef<'a>>,
+    pub elements: Vec<ElementRef<'a>>,
     /// The wrong bytes outside tensors.
     pub damage: Damage,
 }
@@ -27,6 +27,6 @@ pub(super) struct Wrong<'a> {
 impl Wrong<'_> {
     /// Returns true if nothing is wrong.
     pub(super) fn is_empty(&self) -> bool {
-        self.spots.is_empty() && self.damage.first.is_none()
+        self.elements.is_empty() && self.damage.first.is_none()
     }
 }

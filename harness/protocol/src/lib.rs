@@ -19,7 +19,7 @@ pub use node::{
     ToNode, Welcome,
 };
 pub use rank_exit::RankExit;
-pub use zygote::{Fork, FromZygote, Script, ToZygote};
+pub use zygote::{Fork, ForkedScript, FromZygote, ToZygote};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

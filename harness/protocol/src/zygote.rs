@@ -42,12 +42,12 @@ pub struct Fork {
     pub cwd: Option<PathBuf>,
     /// What the process runs in place of a rank; absent: it becomes a rank.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub script: Option<Script>,
+    pub script: Option<ForkedScript>,
 }
 
 /// A script that a forked process runs, as `python -c TEXT ARGUMENT` would, in an interpreter that has imported torch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Script {
+pub struct ForkedScript {
     /// The script.
     pub text: String,
     /// Its one argument, `sys.argv[1]`.

@@ -1,4 +1,4 @@
-"""A rank's side of the conversation: hello, then step after step, then bye.
+"""The rank's side of the rank protocol: hello, then one step after another, then bye.
 
 This module knows frames and their order; `tensors` knows bytes, `calls` knows torch.
 """

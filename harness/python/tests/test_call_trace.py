@@ -29,7 +29,7 @@ from allranks_trace import (  # noqa: E402
     kind_of_place,
 )
 
-from .playing_harness import Folder  # noqa: E402
+from .fake_harness import Folder  # noqa: E402
 
 THREADS = 8
 CALLS = 2000

@@ -11,7 +11,7 @@ import torch
 from allranks_rank.calls import CALLS, CallState
 from allranks_rank.calls.arguments import reduce_op
 
-from .playing_harness import Folder, World, Zygote, free_port
+from .fake_harness import Folder, World, Zygote, free_port
 from .test_scripts import SCRIPT_CALLS
 
 

@@ -8,7 +8,7 @@ import time
 import unittest
 from pathlib import Path
 
-from .playing_harness import Folder, Listener, World, Zygote, environment
+from .fake_harness import Folder, Listener, World, Zygote, environment
 
 ALL_REDUCE = {"call": "all_reduce", "group": "world", "tensor": 0, "op": "sum"}
 TENSOR = {"storage": 0, "dtype": "float32", "shape": [1], "strides": [1], "offset": 0}
@@ -154,7 +154,7 @@ class LifeTest(unittest.TestCase):
     def test_nothing_outlives_a_harness_that_is_killed(self):
         # A harness of its own process, with ranks blocked in a collective and one child in another session.
         script = (
-            "import sys, time; from tests.playing_harness import *; from tests.test_life import blocked\n"
+            "import sys, time; from tests.fake_harness import *; from tests.test_life import blocked\n"
             "folder = Folder(prefix='ar'); zygote = Zygote(folder); world = World(zygote, folder, 4); world.init()\n"
             "zygote.listen(lambda: len(zygote.pids) == 4); blocked(world)\n"
             "print(zygote.hello['pid'], *zygote.pids.values(), flush=True); time.sleep(600)\n"

@@ -4,7 +4,7 @@ import os
 import signal
 import unittest
 
-from .playing_harness import Folder, World, Zygote
+from .fake_harness import Folder, World, Zygote
 
 #: Calls that are tried here and not in `test_calls`.
 SCRIPT_CALLS = {

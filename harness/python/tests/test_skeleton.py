@@ -7,7 +7,7 @@ import sys
 import unittest
 from pathlib import Path
 
-from .playing_harness import TOKEN, Folder, Listener, environment, free_port
+from .fake_harness import TOKEN, Folder, Listener, environment, free_port
 
 SKELETON = Path(__file__).resolve().parents[3] / "fixtures" / "drivers" / "skeleton.py"
 PAIR = {"storage": 0, "dtype": "float32", "shape": [2], "strides": [1], "offset": 1}

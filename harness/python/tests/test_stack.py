@@ -2,7 +2,7 @@
 
 import unittest
 
-from .playing_harness import Folder, World, Zygote
+from .fake_harness import Folder, World, Zygote
 from .test_calls import flat, pack, unpack
 
 

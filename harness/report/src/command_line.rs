@@ -1,4 +1,4 @@
-//! A command as a line to paste into a shell. In: its words. Out: one line that a POSIX shell splits into the same words.
+//! Writes a command as a line to paste into a shell. In: its words. Out: one line that a POSIX shell splits into the same words.
 
 use shlex::Quoter;
 

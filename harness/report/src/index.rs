@@ -1,4 +1,4 @@
-//! Stores values once, to be referred to by their places.
+//! A table that stores each distinct value once; others refer to it by its index.
 
 use std::collections::HashMap;
 use std::hash::Hash;

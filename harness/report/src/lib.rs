@@ -1,11 +1,11 @@
-//! Reports. A [`Record`] is what a run writes down; everything else is rendered from [`Results`], which are all records
-//! of a run, and never drives a run.
+//! Renders reports. A [`Record`](allranks_model::record::Record) is what a run writes down; everything else is rendered from
+//! [`Results`], all records of a run. Nothing here drives a run.
 //!
 //! | module       | renders                                                                  |
 //! |--------------|--------------------------------------------------------------------------|
 //! | [`jsonl`]    | `results.jsonl`, the source of all others; writes and reads it            |
 //! | [`console`]  | the terminal: progress, failures as they occur, a summary                 |
-//! | [`html`]     | `report.html`, the matrix and every failure's story                      |
+//! | [`html`]     | `report.html`, the matrix and the details of every failure              |
 //! | [`junit`]    | `junit.xml` and `junit-extended.xml`, for CI systems                     |
 //! | [`markdown`] | `summary.md`, for the job page of a CI system                             |
 //! | [`metrics`]  | `metrics.txt`, for GitLab and Prometheus                                 |

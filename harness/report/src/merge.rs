@@ -234,10 +234,10 @@ struct Held<'a, C> {
 }
 
 /// A set, and the place of a check in it.
-type Place = (usize, usize);
+type PlaceOfCheck = (usize, usize);
 
 impl<C: CheckSet> Held<'_, C> {
-    fn record(&self, (set, place): Place) -> CheckRecord {
+    fn record(&self, (set, place): PlaceOfCheck) -> CheckRecord {
         let mut check = self.parts[set].record(place).into_owned();
         self.names[set].fill_in(&mut check.column);
         check
@@ -249,14 +249,14 @@ impl<C: CheckSet> Held<'_, C> {
 struct CheckPlaces {
     /// What checks were run with, each once.
     rans: Vec<Ran>,
-    places: BTreeMap<(CheckId, usize), Place>,
+    places: BTreeMap<(CheckId, usize), PlaceOfCheck>,
 }
 
 impl CheckPlaces {
     /// Puts a check among the others; false if it was there already.
     fn put<C: CheckSet>(
         &mut self,
-        place: Place,
+        place: PlaceOfCheck,
         held: &Held<'_, C>,
         folder: &Path,
     ) -> Result<bool, MergeError> {
@@ -295,14 +295,14 @@ impl CheckPlaces {
     }
 
     /// Returns the places in the order of ids, and for each id in the order of what its checks were run with.
-    fn into_places(self) -> impl Iterator<Item = Place> {
+    fn into_places(self) -> impl Iterator<Item = PlaceOfCheck> {
         let mut order: Vec<usize> = (0..self.rans.len()).collect();
         order.sort_by_key(|number| &self.rans[*number]);
         let mut ranks = vec![0; order.len()];
         for (rank, number) in order.into_iter().enumerate() {
             ranks[number] = rank;
         }
-        let mut keyed: Vec<(CheckId, usize, Place)> = self
+        let mut keyed: Vec<(CheckId, usize, PlaceOfCheck)> = self
             .places
             .into_iter()
             .map(|((id, number), place)| (id, ranks[number], place))

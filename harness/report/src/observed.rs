@@ -23,11 +23,11 @@ pub(super) struct Subject {
 }
 
 /// The values that were observed, each with the number of checks.
-pub(super) type Seen = BTreeMap<String, u64>;
+pub(super) type ValueCounts = BTreeMap<String, u64>;
 
 /// Collects the observations of these checks.
-pub(super) fn observed(checks: &impl CheckSet) -> BTreeMap<Subject, Seen> {
-    let mut all = BTreeMap::<Subject, Seen>::new();
+pub(super) fn observed(checks: &impl CheckSet) -> BTreeMap<Subject, ValueCounts> {
+    let mut all = BTreeMap::<Subject, ValueCounts>::new();
     for check in checks.records() {
         for (name, value) in pairs(&check) {
             let column = &check.column;
@@ -51,7 +51,7 @@ pub(super) fn pairs(check: &CheckRecord) -> impl Iterator<Item = (String, String
 }
 
 /// Returns the values with their counts as text: `dtype (12 checks)`.
-pub(super) fn values_with_counts(seen: &Seen) -> String {
+pub(super) fn values_with_counts(seen: &ValueCounts) -> String {
     let values = seen.iter().map(|(value, count)| {
         let noun = if *count == 1 { "check" } else { "checks" };
         format!("{value} ({count} {noun})")

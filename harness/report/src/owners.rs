@@ -1,4 +1,4 @@
-//! Who answers for what, from a file in the manner of CODEOWNERS: a pattern and owners on each line, and the last line that matches
+//! Reads owners files, which are written like CODEOWNERS: a pattern and owners on each line, and the last line that matches
 //! counts. A pattern is compared with a check's case, its requirements, and its column (`cuda/nccl/ws4`).
 
 use globset::{GlobBuilder, GlobMatcher};

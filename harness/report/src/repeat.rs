@@ -1,5 +1,5 @@
-//! The command that repeats one check. Goes in: the arguments a run was started with and a check's id. Comes out: a
-//! line to paste into a shell.
+//! The command that repeats one check. In: the arguments a run was started with, and a check's id. Out: a line to paste into a
+//! shell.
 
 use allranks_model::names::CheckId;
 use allranks_model::record::RunRecord;

@@ -1,4 +1,4 @@
-//! What differs between backends, versions and drivers, requirement by requirement: the first thing that merged results are read for.
+//! Compares backends, versions and drivers requirement by requirement: the first thing that merged results are read for.
 //!
 //! A side is a platform and a backend with one driver, launcher and torch, at all world sizes. A requirement that stands alike on each
 //! side that has checks of it is counted; one that does not has a row.

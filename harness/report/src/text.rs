@@ -1,6 +1,5 @@
-//! Makes text safe to show. Whatever comes from a rank, a log or a backend is untrusted: it may hold escape
-//! sequences, control characters or megabytes. Goes in: any text. Comes out: text that a terminal, an XML parser and
-//! a person can take.
+//! Makes text safe to show. Whatever comes from a rank, a log or a backend is untrusted: it may hold escape sequences, control
+//! characters or megabytes. In: any text. Out: text that a terminal, an XML parser and a person can take.
 
 use anstream::adapter::strip_str;
 

@@ -1,5 +1,5 @@
-//! What many runs say of each check: which ones broke, when, and what had changed by then; which are not steady; which were
-//! fixed. Goes in: [`Nights`]. Comes out: [`Trend`], which the console and the page show.
+//! Trends over many runs: which checks broke, when, and what had changed by then; which are not steady; which were fixed. In:
+//! [`Nights`]. Out: [`Trend`], which the console and the page show.
 //!
 //! What changed between the last good run and the first bad one is listed, all of it and without a judgement: it may be the cause.
 //! A check that was not run, or that the harness failed in, says nothing, neither good nor bad.

@@ -1,4 +1,4 @@
-//! Two runs of a package against each other: made from the same things, at two times, with the same results.
+//! Compares the two runs of a package: made from the same things, at two times, with the same results.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,4 +1,5 @@
-//! Claims: what a vendor says of a backend, with the evidence in one file, and whether that holds.
+//! Conformance claims: what a vendor states of a backend and the evidence for it, in one file, and the verification of such
+//! files.
 //!
 //! [`submit`] writes a package from two runs. [`verify`] needs neither torch nor a device: it plans again from the suite that the
 //! binary carries and the platform file in the package, and judges every recorded outcome again by the suite's expectations and

@@ -4,22 +4,17 @@ use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
-use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand};
 
 use super::claim_arguments::{SUBMIT_HELP, SubmitArguments, VERIFY_HELP, VerifyArguments};
 use super::expectations_arguments::{EXPECTATIONS_EXIT_CODES, ExpectationsArguments};
 use super::history_arguments::{HistoryArguments, ReportHistory};
 use super::prove_arguments::ProveArguments;
+use super::select_arguments::{DriverChoice, LauncherChoice, SelectArguments, launcher_words};
 use super::suite_arguments::SuiteArguments;
 use super::watch::WatchArguments;
-use crate::suite::Request;
-use allranks_model::launcher::Launcher;
-use allranks_model::names::WorldSize;
-use allranks_runner::probe;
 use allranks_runner::world::node::Engine;
-use allranks_suite::plan::{Filter, Shard};
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -226,219 +221,7 @@ pub enum Command {
     Supervise(SuperviseArguments),
 }
 
-/// What to run.
-#[derive(Debug, Args)]
-pub struct SelectArguments {
-    /// Case files or folders, or ids of the suite's cases; default: the suite's own, narrowed by --profile.
-    #[arg(value_name = "CASE_OR_DIR")]
-    pub cases: Vec<PathBuf>,
-    /// Only these platforms, by their files' names. Simulated ones run only if they are named.
-    #[arg(long, value_name = "NAME,NAME", value_delimiter = ',')]
-    pub platform: Vec<String>,
-    /// Only this backend; may be repeated.
-    #[arg(long, value_name = "NAME")]
-    pub backend: Vec<String>,
-    /// Only worlds of these sizes.
-    #[arg(long, value_name = "N,N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=i64::from(WorldSize::MAX)))]
-    pub world_size: Vec<u32>,
-    /// A named part of the suite: smoke, core or full. Default: core, unless cases are named.
-    #[arg(long, value_name = "NAME")]
-    pub profile: Option<String>,
-    /// Only checks that match, such as 'all_gather dtype=int8,uint8 !async'; repeated: all must match.
-    #[arg(long, value_name = "EXPR")]
-    pub filter: Vec<Filter>,
-    /// Only part I of N of the scenarios; the parts are the same on every machine.
-    #[arg(long, value_name = "I/N")]
-    pub shard: Option<Shard>,
-    /// Divide the scenarios of this run's folder so that each of the N parts takes as long as the others, by the times that they took
-    /// there. Give every part the same run. Scenarios that are not in it are divided as without.
-    #[arg(long, value_name = "RUN", requires = "shard")]
-    pub times: Option<PathBuf>,
-    /// More platform files, or folders of them.
-    #[arg(long, value_name = "FILE_OR_DIR")]
-    pub platforms: Vec<PathBuf>,
-    /// More expectation files, or folders of them.
-    #[arg(long, value_name = "FILE_OR_DIR")]
-    pub expectations: Vec<PathBuf>,
-    /// Files of waivers, or folders of them: failures of one requirement that an owner answers for until a day.
-    #[arg(long, value_name = "FILE_OR_DIR")]
-    pub waivers: Vec<PathBuf>,
-    /// The Python that has torch. Default: $ALLRANKS_PYTHON, the active virtual environment, .venv, python3.
-    #[arg(long, value_name = "PATH")]
-    pub python: Option<PathBuf>,
-    /// `python`, `libtorch`, `command:PROGRAM ARGUMENT...` for any program that speaks the rank protocol, or `program`:
-    /// only the cases that run a program of their own. Default: `python`, and such cases too. `command:` runs on host
-    /// platforms only, those whose files have no `count`: nothing but `python` and `libtorch` can count devices.
-    #[arg(long, value_name = "DRIVER")]
-    pub driver: Option<DriverChoice>,
-    /// What starts ranks: `local`, the harness itself; or node agents on other hosts: `attached`, which people start with the
-    /// command that is printed, `slurm`, which `srun` starts inside an allocation, `mpi`, which `mpirun` starts, `torchrun` with
-    /// `--nodes`, which starts one on each host, and `kubernetes`, whose manifests are written. Ranks of `program:` cases have no
-    /// agents: `torchrun`, `slurm` and `mpi` start them directly, where a case names them. Default: whatever a case names.
-    #[arg(long, value_name = "NAME")]
-    pub launcher: Option<LauncherChoice>,
-    /// Number of nodes of each world, under a launcher with node agents. Ranks are placed in blocks, as evenly as they can be.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
-    pub nodes: Option<u32>,
-    /// Words for `srun`, `mpirun` or `torchrun`, such as '--partition=test --mem=8G' or '--host a,b', separated by spaces; for
-    /// `kubernetes`, image=NAME, namespace=NAME, shm=SIZE and devices=RESOURCE:COUNT.
-    #[arg(long, value_name = "WORDS", allow_hyphen_values = true)]
-    pub launcher_options: Option<String>,
-    /// Seconds that importing torch, and what a platform imports besides, may take: in looking for platforms, and in a rank.
-    #[arg(long, value_name = "SECONDS", default_value_t = probe::IMPORT_PATIENCE.as_secs(), value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
-    pub import_patience: u64,
-    /// Seed of all inputs.
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub seed: u64,
-    /// Fail (exit 4) unless this platform, or platform/backend, was found and ran, or with `nodes=N`, worlds ran on N nodes; may
-    /// be repeated.
-    #[arg(long, value_name = "CAPABILITY")]
-    pub require: Vec<String>,
-}
-
-/// Splits words for a launcher's command at spaces.
-fn launcher_words(options: Option<&str>) -> Vec<String> {
-    let words = options.unwrap_or_default().split_whitespace();
-    words.map(str::to_owned).collect()
-}
-
-impl SelectArguments {
-    /// Returns how long importing torch, and what a platform imports besides, may take.
-    #[must_use]
-    pub const fn import_patience(&self) -> Duration {
-        Duration::from_secs(self.import_patience)
-    }
-
-    /// What starts node agents; `None` if there are none. Under `torchrun` there are some only where nodes are asked for: without
-    /// them it starts the ranks of programs on this machine.
-    #[must_use]
-    pub const fn engine(&self) -> Option<Engine> {
-        match (self.launcher, self.nodes) {
-            (None, _) | (Some(LauncherChoice::Torchrun), None) => None,
-            (Some(launcher), _) => launcher.engine(),
-        }
-    }
-
-    /// Whether the launcher takes words.
-    #[must_use]
-    pub const fn takes_launcher_words(&self) -> bool {
-        match self.launcher {
-            None | Some(LauncherChoice::Local | LauncherChoice::Attached) => false,
-            Some(
-                LauncherChoice::Slurm
-                | LauncherChoice::Mpi
-                | LauncherChoice::Torchrun
-                | LauncherChoice::Kubernetes,
-            ) => true,
-        }
-    }
-
-    /// Words for the launcher's command.
-    #[must_use]
-    pub fn launcher_words(&self) -> Vec<String> {
-        launcher_words(self.launcher_options.as_deref())
-    }
-
-    /// What to load.
-    #[must_use]
-    pub fn request(&self) -> Request {
-        Request {
-            cases: self.cases.clone(),
-            platforms: self.platforms.clone(),
-            expectations: self.expectations.clone(),
-            waivers: self.waivers.clone(),
-        }
-    }
-}
-
-/// What starts ranks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum LauncherChoice {
-    /// The harness itself.
-    Local,
-    /// PyTorch's own.
-    Torchrun,
-    /// Node agents that people start.
-    Attached,
-    /// Node agents that `srun` starts.
-    Slurm,
-    /// Node agents that `mpirun` starts.
-    Mpi,
-    /// Node agents in Pods.
-    Kubernetes,
-}
-
-impl LauncherChoice {
-    /// What starts node agents; `None` if there are none.
-    const fn engine(self) -> Option<Engine> {
-        match self {
-            Self::Local => None,
-            Self::Attached => Some(Engine::Attached),
-            Self::Slurm => Some(Engine::Slurm),
-            Self::Mpi => Some(Engine::Mpi),
-            Self::Torchrun => Some(Engine::Torchrun),
-            Self::Kubernetes => Some(Engine::Kubernetes),
-        }
-    }
-}
-
-impl From<LauncherChoice> for Launcher {
-    fn from(choice: LauncherChoice) -> Self {
-        match choice {
-            // An agent starts ranks as the harness does.
-            LauncherChoice::Local | LauncherChoice::Attached | LauncherChoice::Kubernetes => {
-                Self::Local
-            }
-            LauncherChoice::Torchrun => Self::Torchrun,
-            LauncherChoice::Slurm => Self::Slurm,
-            LauncherChoice::Mpi => Self::Mpi,
-        }
-    }
-}
-
-/// The program ranks run.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum DriverChoice {
-    /// The one the binary carries.
-    Python,
-    /// The one in Rust, built apart: see `ci/libtorch`.
-    Libtorch,
-    /// A program and its arguments.
-    Command(Vec<String>),
-    /// The user's own, of cases that are programs.
-    Program,
-}
-
-impl std::str::FromStr for DriverChoice {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        if text == "python" {
-            return Ok(Self::Python);
-        }
-        if text == "libtorch" {
-            return Ok(Self::Libtorch);
-        }
-        if text == "program" {
-            return Ok(Self::Program);
-        }
-        let argv: Vec<String> = text
-            .strip_prefix("command:")
-            .unwrap_or_default()
-            .split_whitespace()
-            .map(str::to_owned)
-            .collect();
-        if argv.is_empty() {
-            return Err(
-                "there are `python`, `libtorch`, `program`, and `command:PROGRAM ARGUMENT...`"
-                    .to_owned(),
-            );
-        }
-        Ok(Self::Command(argv))
-    }
-}
-
-/// `run`.
+/// The arguments of `run`.
 #[derive(Debug, Args)]
 pub struct RunArguments {
     /// What to run.
@@ -484,7 +267,7 @@ pub struct ListenArguments {
     pub lost_after: u64,
 }
 
-/// `node`.
+/// The arguments of `node`.
 #[derive(Debug, Args)]
 pub struct NodeArguments {
     /// The file that the run has written, or a copy that only you can read. Default: the text in $ALLRANKS_CREDENTIALS.
@@ -495,7 +278,7 @@ pub struct NodeArguments {
     pub python: Option<PathBuf>,
 }
 
-/// `plan`.
+/// The arguments of `plan`.
 #[derive(Debug, Args)]
 pub struct PlanArguments {
     /// What would run.
@@ -507,7 +290,7 @@ pub struct PlanArguments {
     pub steps: bool,
 }
 
-/// `list`.
+/// The arguments of `list`.
 #[derive(Debug, Args)]
 pub struct ListArguments {
     /// What to list.
@@ -518,7 +301,7 @@ pub struct ListArguments {
     pub requirements: bool,
 }
 
-/// `explain`.
+/// The arguments of `explain`.
 #[derive(Debug, Args)]
 pub struct ExplainArguments {
     /// Id of a scenario or of a check, as `plan` and the reports print it.
@@ -542,7 +325,7 @@ pub struct ExplainSelect {
     pub seed: u64,
 }
 
-/// `repro`.
+/// The arguments of `repro`.
 #[derive(Debug, Args)]
 pub struct ReproArguments {
     /// Id of a check, as the reports print it; of a scenario, for its initialisation and teardown.
@@ -571,7 +354,7 @@ pub struct ReproArguments {
     pub select: ExplainSelect,
 }
 
-/// `diagnose`.
+/// The arguments of `diagnose`.
 #[derive(Debug, Args)]
 pub struct DiagnoseArguments {
     /// Log files, folders of them, or `-` for standard input; or the folders that the watches of several nodes have written
@@ -583,7 +366,7 @@ pub struct DiagnoseArguments {
     pub json: bool,
 }
 
-/// `doctor`.
+/// The arguments of `doctor`.
 #[derive(Debug, Args)]
 pub struct DoctorArguments {
     /// Print facts and findings as JSON.
@@ -640,7 +423,7 @@ impl DoctorArguments {
     }
 }
 
-/// `schema`.
+/// The arguments of `schema`.
 #[derive(Debug, Args)]
 pub struct SchemaArguments {
     /// Of what.
@@ -648,7 +431,7 @@ pub struct SchemaArguments {
     pub of: String,
 }
 
-/// `report`.
+/// The arguments of `report`.
 #[derive(Debug, Args)]
 pub struct ReportArguments {
     /// The run's folder.
@@ -658,7 +441,7 @@ pub struct ReportArguments {
     pub history: ReportHistory,
 }
 
-/// `merge`.
+/// The arguments of `merge`.
 #[derive(Debug, Args)]
 pub struct MergeArguments {
     /// Folders of runs, and packages of `allranks submit`, whose first run is taken. LABEL=RUN names its columns: results of one check
@@ -670,7 +453,7 @@ pub struct MergeArguments {
     pub out: PathBuf,
 }
 
-/// `rerun`.
+/// The arguments of `rerun`.
 #[derive(Debug, Args)]
 pub struct RerunArguments {
     /// The run's folder.
@@ -686,7 +469,7 @@ pub struct RerunArguments {
     pub driver: Option<String>,
 }
 
-/// `judge`.
+/// The arguments of `judge`.
 #[derive(Debug, Args)]
 pub struct JudgeArguments {
     /// The run's folder.
@@ -699,7 +482,7 @@ pub struct JudgeArguments {
     pub suite: SuiteArguments,
 }
 
-/// `diff`.
+/// The arguments of `diff`.
 #[derive(Debug, Args)]
 pub struct DiffArguments {
     /// Folder of the older run, or a package of `allranks submit`, whose first run is taken.
@@ -708,7 +491,7 @@ pub struct DiffArguments {
     pub new: PathBuf,
 }
 
-/// `supervise`.
+/// The arguments of `supervise`.
 #[derive(Debug, Args)]
 pub struct SuperviseArguments {
     /// The command.
@@ -716,7 +499,7 @@ pub struct SuperviseArguments {
     pub command: Vec<OsString>,
 }
 
-/// `rank-wrapper`.
+/// The arguments of `rank-wrapper`.
 #[derive(Debug, Args)]
 pub struct RankWrapperArguments {
     /// What has started it.
@@ -731,7 +514,7 @@ pub struct RankWrapperArguments {
     pub command: Vec<OsString>,
 }
 
-/// `subreaper`.
+/// The arguments of `subreaper`.
 #[derive(Debug, Args)]
 pub struct SubreaperArguments {
     /// The process that watches.

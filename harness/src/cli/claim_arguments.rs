@@ -38,7 +38,7 @@ Examples:
   allranks verify example-1.4.0.tar.zst --json
   allranks verify example-1.4.0.tar.zst --allowed-signers vendors --signer conformance@example.org";
 
-/// `submit`.
+/// The arguments of `submit`.
 #[derive(Debug, Args)]
 pub struct SubmitArguments {
     /// The folder of a complete run of the claim's platform, backend and profile.
@@ -56,7 +56,7 @@ pub struct SubmitArguments {
     pub sign: Option<PathBuf>,
 }
 
-/// `verify`.
+/// The arguments of `verify`.
 #[derive(Debug, Args)]
 pub struct VerifyArguments {
     /// The package.

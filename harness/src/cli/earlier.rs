@@ -146,7 +146,7 @@ impl Own {
         }
     }
 
-    /// Puts what stands where it belongs; whether that is the whole scenario.
+    /// Sorts the records that are kept; returns true if they are the whole scenario.
     fn sort_out(self, scenario: &Scenario, failed: bool, reused: &mut ReusedRecords) -> bool {
         let is_recorded = self.frames.len() + self.checks.len() == self.planned;
         let init = scenario.frame_checks()[0].to_string();

@@ -16,13 +16,13 @@ use allranks_model::version::torch_version;
 use allranks_report::text::{counted, one_line};
 use allranks_report::{Results, merge};
 use allranks_suite::expectation::{
-    Examples, Expectations, NewEntry, Point, Proposal, Remark, Seen, propose,
+    CheckAtPoint, Examples, Expectations, NewEntry, Point, Proposal, Remark, propose,
 };
 use allranks_suite::plan::Plan;
 use allranks_yaml::Source;
 
 /// Platform and backend.
-type Place = (String, String);
+type TestedBackend = (String, String);
 
 /// Does what is asked for with files of expectations.
 pub fn expectations(
@@ -121,7 +121,7 @@ fn added(mut old: String, new: &str, count: usize, file: &Path) -> Result<String
 
 /// What the results ask for, over all versions of torch in them.
 fn proposal(run: &mut Results, suite: &Suite) -> Proposal {
-    let mut found = BTreeMap::<Place, Vec<(String, Proposal)>>::new();
+    let mut found = BTreeMap::<TestedBackend, Vec<(String, Proposal)>>::new();
     let mut unplanned = Examples::default();
     for_each_plan(run, suite, |torch, plan, checks| {
         let mut judged = Vec::with_capacity(checks.len());
@@ -134,7 +134,8 @@ fn proposal(run: &mut Results, suite: &Suite) -> Proposal {
                 None => {}
             }
         }
-        let places: BTreeSet<Place> = judged.iter().map(|(record, _)| place_of(record)).collect();
+        let places: BTreeSet<TestedBackend> =
+            judged.iter().map(|(record, _)| place_of(record)).collect();
         for place in places {
             let proposal = of_backend(&place, torch, plan, suite, &judged);
             found
@@ -153,24 +154,24 @@ fn proposal(run: &mut Results, suite: &Suite) -> Proposal {
     whole
 }
 
-fn place_of(record: &CheckRecord) -> Place {
+fn place_of(record: &CheckRecord) -> TestedBackend {
     let column = &record.column;
     (column.platform.clone(), column.backend.clone())
 }
 
 fn of_backend(
-    place: &Place,
+    place: &TestedBackend,
     torch: &str,
     plan: &Plan,
     suite: &Suite,
     judged: &[(&CheckRecord, Point<'_>)],
 ) -> Proposal {
-    let seen: Vec<Seen<'_>> = judged
+    let seen: Vec<CheckAtPoint<'_>> = judged
         .iter()
         .filter(|(record, _)| place_of(record) == *place)
         .map(|(record, point)| {
             let id = without_round(record).unwrap_or(record.id.as_str());
-            Seen {
+            CheckAtPoint {
                 point: *point,
                 record,
                 id,

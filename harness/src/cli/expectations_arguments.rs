@@ -18,7 +18,7 @@ Examples:
   allranks expectations update nightly --out known.yaml     write them, or add them to the file
   allranks judge nightly --expectations known.yaml --out judged";
 
-/// `expectations`.
+/// The arguments of `expectations`.
 #[derive(Debug, Args)]
 pub struct ExpectationsArguments {
     /// What to do.
@@ -26,7 +26,7 @@ pub struct ExpectationsArguments {
     pub command: ExpectationsCommand,
 }
 
-/// The commands of `expectations`.
+/// The subcommands of `expectations`.
 #[derive(Debug, Subcommand)]
 pub enum ExpectationsCommand {
     /// Write an entry for each kind of failure in a run that nothing expects yet.
@@ -38,7 +38,7 @@ pub enum ExpectationsCommand {
     Update(UpdateArguments),
 }
 
-/// `expectations update`.
+/// The arguments of `expectations update`.
 #[derive(Debug, Args)]
 pub struct UpdateArguments {
     /// The run's folder.

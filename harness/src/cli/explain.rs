@@ -3,7 +3,8 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use super::args::{DriverChoice, ExplainArguments};
+use super::args::ExplainArguments;
+use super::select_arguments::DriverChoice;
 use super::{Exit, Failure, locate};
 use crate::suite::Suite;
 use allranks_diagnose as diagnose;

@@ -1,10 +1,11 @@
-//! The nodes that a command line asks for: what starts their agents, and what people do who start them.
+//! The nodes that a command line asks for: the engine that starts their agents, or instructions for starting them by hand.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::Failure;
-use super::args::{ListenArguments, SelectArguments};
+use super::args::ListenArguments;
+use super::select_arguments::SelectArguments;
 use crate::kubernetes::{Manifests, PodOptions};
 use allranks_report::command_line;
 use allranks_runner::world::node::{self, ANYWHERE, Engine, EngineCommand, NodesSettings};
@@ -52,7 +53,8 @@ impl FleetRequest {
         })
     }
 
-    /// Returns what people do who start the agents, in words that follow `waiting for 2 node(s); `. `folder` is that of the run.
+    /// Returns instructions for starting the agents by hand, as words that follow `waiting for 2 node(s); `. `folder` is that of
+    /// the run.
     ///
     /// # Errors
     /// The words say nothing of Pods.

@@ -1,4 +1,5 @@
-//! `history`: runs in one SQLite file, and what they say of each check; `report --history` shows the same on the page.
+//! `allranks history`: stores runs in one SQLite file and shows the trend of each check; `report --history` shows the same on
+//! the page.
 
 use std::fs;
 use std::io::{self, Write};

@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 /// Where runs are stored if nothing else is said.
 const FILE: &str = "target/allranks/history.sqlite";
 
-/// `history`.
+/// The arguments of `history`.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct HistoryArguments {
@@ -34,7 +34,7 @@ pub struct HistoryArguments {
     pub json: bool,
 }
 
-/// The commands of `history`.
+/// The subcommands of `history`.
 #[derive(Debug, Subcommand)]
 pub enum HistoryCommand {
     /// Store a run, with its environment. A run that is stored already is not stored twice.
@@ -44,7 +44,7 @@ pub enum HistoryCommand {
     Add(AddArguments),
 }
 
-/// `history add`.
+/// The arguments of `history add`.
 #[derive(Debug, Args)]
 pub struct AddArguments {
     /// The run's folder.

@@ -5,7 +5,7 @@ use std::io::Write;
 
 use super::args::JudgeArguments;
 use super::read_run::read;
-use super::{Failure, locate, planning, results};
+use super::{Failure, locate, results, run_folder};
 use crate::conclusion::{Exit, RunIssue, end_record, exit};
 use crate::suite::Suite;
 use allranks_model::record::{CheckRecord, Record};
@@ -20,7 +20,7 @@ pub(super) type Located<'a> = (&'a mut CheckRecord, Option<Point<'a>>);
 /// counted.
 pub fn judge(arguments: &JudgeArguments, out: &mut impl Write) -> Result<Exit, Failure> {
     let run = read(&arguments.run)?;
-    let folder = planning::make_out(Some(&arguments.out))?;
+    let folder = run_folder::make_out(Some(&arguments.out))?;
     let scratch = tempfile::tempdir()?;
     let suite = Suite::load(&arguments.suite.request(), scratch.path())?;
     let mut judged = merge::merge(vec![run], &folder).map_err(|error| {

@@ -24,6 +24,7 @@ mod locate;
 mod node;
 mod origin;
 mod orphans;
+mod plan_text;
 mod planning;
 mod prove;
 mod prove_arguments;
@@ -31,7 +32,9 @@ mod read_run;
 mod repro;
 mod rerunning;
 mod results;
+mod run_folder;
 mod running;
+mod select_arguments;
 mod side;
 mod suite_arguments;
 mod threads;
@@ -43,10 +46,11 @@ use std::io::{self, Write};
 
 use clap::Parser;
 
-pub use args::{Arguments, DriverChoice, SelectArguments};
+pub use args::Arguments;
 use args::{Command, SchemaArguments};
 pub use planning::{Absent, Asked, Planned, prove_inputs};
 pub use running::ranks_at_once;
+pub use select_arguments::{DriverChoice, SelectArguments};
 use until_closed::UntilClosed;
 
 use crate::claim::product_schema;
@@ -143,7 +147,7 @@ pub fn main(
         Command::Run(run) => orphans::ended(|| running::run(&run, words, out, err)),
         Command::Prove(arguments) => orphans::ended(|| prove::prove(&arguments, out, err)),
         Command::List(arguments) => list::list(&arguments, out, err),
-        Command::Plan(arguments) => planning::print(&arguments, out, err),
+        Command::Plan(arguments) => plan_text::print(&arguments, out, err),
         Command::Explain(arguments) => explain::explain(&arguments, out),
         Command::Repro(arguments) => repro::repro(&arguments, words, out),
         Command::Diagnose(arguments) => diagnose::diagnose(&arguments, out),

@@ -10,22 +10,18 @@ use std::time::Duration;
 
 use rayon::prelude::*;
 
-use super::args::{DriverChoice, PlanArguments, SelectArguments};
-use super::fleet::FleetRequest;
+use super::Failure;
 use super::read_run::read;
-use super::{Exit, Failure};
+use super::select_arguments::{DriverChoice, SelectArguments};
 use crate::suite::Suite;
 use allranks_model::evidence::Evidence;
 use allranks_model::launcher::Launcher;
 use allranks_model::names::{RequirementId, ScenarioId};
-use allranks_model::placement::Placement;
 use allranks_oracle as oracle;
-use allranks_report::jsonl::FILE_NAME;
 use allranks_runner::probe;
 use allranks_runner::probe::{Interpreter, Observed};
-use allranks_runner::run;
 use allranks_runner::world::Imported;
-use allranks_suite::case::{Case, PYTHON};
+use allranks_suite::case::Case;
 use allranks_suite::plan::{Plan, Selection, Share, Target, plan};
 use allranks_suite::platform::Platform;
 
@@ -512,157 +508,6 @@ pub fn write_origin(suite: &Suite, err: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-/// Prints a plan: `allranks plan`.
-pub fn print(
-    arguments: &PlanArguments,
-    out: &mut impl Write,
-    err: &mut (impl Write + Send),
-) -> Result<Exit, Failure> {
-    let scratch = tempfile::tempdir()?;
-    let asked = Asked::new(&arguments.select, scratch.path())?;
-    write_origin(&asked.suite, err)?;
-    let planned = asked.planned(err);
-    if planned.plan.scenarios.is_empty() {
-        return Err(nothing(&planned));
-    }
-    prove_inputs(&planned.plan, arguments.select.seed)?;
-    if arguments.steps {
-        return print_steps(&planned.plan, arguments.select.seed, out);
-    }
-    for scenario in &planned.plan.scenarios {
-        let refused = scenario
-            .checks
-            .iter()
-            .filter(|check| check.declared != allranks_model::capability::Declared::Supported)
-            .count();
-        write!(out, "{}  {} checks", scenario.id, scenario.check_count())?;
-        if refused > 0 {
-            write!(out, " ({refused} must be refused)")?;
-        }
-        if arguments.select.nodes.is_some() || scenario.placement.nodes() > 1 {
-            write!(out, " on {}", on_nodes(&scenario.placement))?;
-        }
-        writeln!(out)?;
-    }
-    writeln!(out)?;
-    write_agents(&arguments.select, out)?;
-    for (reason, points) in left_out(&planned.plan) {
-        writeln!(out, "left out: {points} points, because {reason}")?;
-    }
-    for (id, reason) in &planned.plan.too_large {
-        writeln!(out, "not run: {id}: {reason}")?;
-    }
-    write_absent(&planned, out)?;
-    writeln!(
-        out,
-        "{} scenarios, {} checks, of {} cases, from {}",
-        planned.plan.scenarios.len(),
-        planned.plan.check_count(),
-        case_count(&planned.plan),
-        planned.suite.origin
-    )?;
-    Ok(Exit::AsExpected)
-}
-
-/// Writes how node agents would be started; nothing if there are none.
-fn write_agents(arguments: &SelectArguments, out: &mut impl Write) -> Result<(), Failure> {
-    let Some(request) = FleetRequest::of(arguments)? else {
-        return Ok(());
-    };
-    match request.command() {
-        Ok(Some(command)) => {
-            let words = command.argv.join(" ");
-            writeln!(out, "node agents: {words}; {}", command.why)?;
-        }
-        Ok(None) => {
-            let folder = Path::new("target/allranks/RUN");
-            let how = request.to_join(&folder.join("credentials.json"), folder)?;
-            writeln!(out, "node agents: {how}")?;
-        }
-        // What starts agents there may not be here.
-        Err(failure) => writeln!(out, "node agents: {failure}")?,
-    }
-    Ok(())
-}
-
-/// Returns `2 node(s) (2+2 ranks)`.
-fn on_nodes(placement: &Placement) -> String {
-    let nodes = placement.nodes();
-    let ranks: Vec<String> = (0..nodes)
-        .map(|node| placement.ranks_on(node).to_string())
-        .collect();
-    format!("{nodes} node(s) ({} ranks)", ranks.join("+"))
-}
-
-/// One line of JSON for each scenario: `{"scenario", "env", "ranks"}`, the latter two with an entry for each rank;
-/// a rank's steps are as in `harness/doc/reference/protocol.md`. A program has `argv`, the command of each rank, in their place.
-fn print_steps(plan: &Plan, seed: u64, out: &mut impl Write) -> Result<Exit, Failure> {
-    for scenario in &plan.scenarios {
-        let size = scenario.world_size;
-        let environment: Vec<_> = size
-            .ranks()
-            .map(|rank| run::distinctive_environment(scenario, rank))
-            .collect();
-        let line = match &scenario.case.program {
-            Some(program) => serde_json::json!({
-                "scenario": scenario.id,
-                "env": environment,
-                "argv": run::program_of_rank(scenario, program, Path::new(PYTHON)),
-            }),
-            None => serde_json::json!({
-                "scenario": scenario.id,
-                "env": environment,
-                "ranks": run::steps(scenario, seed)
-                    .map_err(|error| Failure::RunIssue(error.to_string()))?,
-            }),
-        };
-        serde_json::to_writer(&mut *out, &line).map_err(io::Error::from)?;
-        writeln!(out)?;
-    }
-    Ok(Exit::AsExpected)
-}
-
-/// Writes one line for each reason why scenarios cannot be run here.
-pub fn write_too_large(planned: &Planned, out: &mut impl Write) -> io::Result<()> {
-    let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
-    for (_, reason) in &planned.plan.too_large {
-        *reasons.entry(reason).or_default() += 1;
-    }
-    for (reason, count) in reasons {
-        writeln!(out, "not run: {count} scenario(s): {reason}")?;
-    }
-    Ok(())
-}
-
-/// Writes one line for each platform that was not found.
-pub fn write_absent(planned: &Planned, out: &mut impl Write) -> io::Result<()> {
-    for absent in &planned.absent {
-        writeln!(
-            out,
-            "not found: platform {}: {}",
-            absent.platform.name, absent.reason
-        )?;
-    }
-    Ok(())
-}
-
-fn left_out(plan: &Plan) -> BTreeMap<&str, usize> {
-    let mut reasons = BTreeMap::new();
-    for left_out in &plan.left_out {
-        *reasons.entry(left_out.reason.as_str()).or_default() += left_out.points;
-    }
-    reasons
-}
-
-fn case_count(plan: &Plan) -> usize {
-    let cases: std::collections::BTreeSet<_> = plan
-        .scenarios
-        .iter()
-        .map(|scenario| &scenario.case.id)
-        .collect();
-    cases.len()
-}
-
 /// Returns the failure that explains why a plan is empty.
 pub fn nothing(planned: &Planned) -> Failure {
     let (why, hint) = if planned.targets.is_empty() {
@@ -707,74 +552,4 @@ pub fn nothing(planned: &Planned) -> Failure {
         )
     };
     Failure::Nothing(why, hint.to_owned())
-}
-
-/// Makes the folder for a run's results: the one asked for, or a new one below `target/allranks`.
-///
-/// # Errors
-/// It holds the results of another run, or cannot be made.
-pub fn make_out(asked: Option<&Path>) -> Result<PathBuf, Failure> {
-    let cannot = |folder: &Path, error: io::Error| {
-        io::Error::new(
-            error.kind(),
-            format!("cannot make the folder {}: {error}", folder.display()),
-        )
-    };
-    if let Some(folder) = asked {
-        if folder.join(FILE_NAME).exists() {
-            return Err(Failure::Usage(
-                format!("{} holds the results of another run", folder.display()),
-                "name another folder with --out; results are never overwritten".to_owned(),
-            ));
-        }
-        std::fs::create_dir_all(folder).map_err(|error| cannot(folder, error))?;
-        return Ok(folder.to_owned());
-    }
-    let now = std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .map_or(0, |since| since.as_secs());
-    let parent = Path::new("target/allranks");
-    std::fs::create_dir_all(parent).map_err(|error| cannot(parent, error))?;
-    let stamp = stamp(now);
-    // Runs that begin in the same second.
-    let names = std::iter::once(stamp.clone()).chain((2..).map(|n| format!("{stamp}-{n}")));
-    for name in names {
-        let folder = parent.join(name);
-        match std::fs::create_dir(&folder) {
-            Ok(()) => return Ok(folder),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(cannot(&folder, error).into()),
-        }
-    }
-    unreachable!("there are names without end")
-}
-
-/// `20261120-081530` of seconds since the epoch, UTC.
-fn stamp(seconds: u64) -> String {
-    let (days, rest) = ((seconds / 86_400) as i64, seconds % 86_400);
-    // Howard Hinnant's civil_from_days: days since 1970-01-01 to year, month, day of the Gregorian calendar.
-    let z = days + 719_468;
-    let era = z.div_euclid(146_097);
-    let doe = z.rem_euclid(146_097);
-    let yoe = (doe - doe / 1460 + doe / 36_524 - doe / 146_096) / 365;
-    let doy = doe - (365 * yoe + yoe / 4 - yoe / 100);
-    let mp = (5 * doy + 2) / 153;
-    let day = doy - (153 * mp + 2) / 5 + 1;
-    let month = if mp < 10 { mp + 3 } else { mp - 9 };
-    let year = yoe + era * 400 + i64::from(month <= 2);
-    let (hour, minute, second) = (rest / 3600, rest / 60 % 60, rest % 60);
-    format!("{year:04}{month:02}{day:02}-{hour:02}{minute:02}{second:02}")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_stamp_is_a_date() {
-        assert_eq!(stamp(0), "19700101-000000");
-        assert_eq!(stamp(951_782_399), "20000228-235959");
-        assert_eq!(stamp(951_782_400), "20000229-000000");
-        assert_eq!(stamp(1_795_161_600), "20261120-080000");
-    }
 }

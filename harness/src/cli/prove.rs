@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 
 use super::prove_arguments::ProveArguments;
 use super::running::{self, listen_for_signals};
-use super::{Exit, Failure, planning};
+use super::{Exit, Failure, planning, run_folder};
 use crate::prove;
 use crate::prove::{
     Event, FILE_NAME, Head, Healthy, Index, Kill, Matrix, MatrixRecord, MatrixStatus, Mutant,
@@ -37,7 +37,7 @@ pub fn prove(
     out: &mut impl Write,
     err: &mut impl Write,
 ) -> Result<Exit, Failure> {
-    let folder = planning::make_out(arguments.out.as_deref())?;
+    let folder = run_folder::make_out(arguments.out.as_deref())?;
     if folder.join(FILE_NAME).exists() {
         return Err(Failure::Usage(
             format!("{} holds another proof", folder.display()),
@@ -138,7 +138,7 @@ pub fn prove(
         torch: healthy
             .as_ref()
             .map_or_else(String::new, |one| one.torch.clone()),
-        tally: matrix.tally(head.mutants),
+        tally: matrix.counts(head.mutants),
         duration_ms: u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
         exit_code: exit as u8,
     };

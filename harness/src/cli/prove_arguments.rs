@@ -6,7 +6,7 @@ use clap::Args;
 
 use crate::prove::SharedChecks;
 
-/// `prove`.
+/// The arguments of `prove`.
 #[derive(Debug, Args)]
 pub struct ProveArguments {
     /// Mutants, by name; default: all of the index.

@@ -6,11 +6,12 @@ use std::path::Path;
 
 use clap::Parser;
 
-use super::args::{Arguments, Command, DriverChoice, RerunArguments, RunArguments};
+use super::args::{Arguments, Command, RerunArguments, RunArguments};
 use super::command_line::{REDACTED, is_redacted, without_secrets};
 use super::earlier::Earlier;
 use super::read_run::read_packed;
-use super::{Failure, planning, running};
+use super::select_arguments::DriverChoice;
+use super::{Failure, run_folder, running};
 use crate::conclusion::{Exit, exit};
 use allranks_model::outcome::Verdict;
 use allranks_report::check_set::{Brief, CheckSet};
@@ -36,7 +37,7 @@ pub fn rerun(
         )?;
         return Ok(exit);
     }
-    let folder = planning::make_out(arguments.out.as_deref())?;
+    let folder = run_folder::make_out(arguments.out.as_deref())?;
     let words = earlier.run.arguments.clone();
     let earlier = Earlier {
         results: merge::moved(earlier, &folder),

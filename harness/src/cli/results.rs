@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::args::{DiffArguments, MergeArguments, ReportArguments};
 use super::read_run::read_packed;
-use super::{Exit, Failure, environment, history, planning, side};
+use super::{Exit, Failure, environment, history, run_folder, side};
 use allranks_model::status::Status;
 use allranks_report as report;
 use allranks_report::check_set::{Brief, CheckSet};
@@ -35,7 +35,7 @@ fn completeness<C: CheckSet>(results: &Results<C>) -> Exit {
 
 /// Merges runs into one.
 pub fn merge(arguments: &MergeArguments, out: &mut impl Write) -> Result<Exit, Failure> {
-    let folder = planning::make_out(Some(&arguments.out))?;
+    let folder = run_folder::make_out(Some(&arguments.out))?;
     let merged = merge_into(&folder, &arguments.runs).inspect_err(|_| {
         // A folder that is not empty was there before.
         let _ = std::fs::remove_dir_all(folder.join(PACKAGES));

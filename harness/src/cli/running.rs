@@ -11,14 +11,15 @@ use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
-use super::args::{DriverChoice, RunArguments};
+use super::args::RunArguments;
 use super::command_line::without_secrets;
 use super::earlier::{Earlier, ReusedRecords};
 use super::files_of_run::FilesOfRun;
 use super::fleet::FleetRequest;
 use super::planning::{self, Asked, Planned};
+use super::select_arguments::DriverChoice;
 use super::until_closed::UntilClosed;
-use super::{Failure, environment, origin};
+use super::{Failure, environment, origin, plan_text, run_folder};
 use crate::conclusion::{Exit, RunIssue, end_record, exit};
 use allranks_model::record::Record;
 use allranks_report::check_set::CheckSet;
@@ -42,7 +43,7 @@ pub fn run(
     out: &mut (impl Write + Send),
     err: &mut (impl Write + Send),
 ) -> Result<Exit, Failure> {
-    let folder = planning::make_out(arguments.out.as_deref())?;
+    let folder = run_folder::make_out(arguments.out.as_deref())?;
     execute_in(&folder, arguments, words, None, out, err)
 }
 
@@ -95,8 +96,8 @@ pub(super) fn execute_in(
         };
     }
     planning::prove_inputs(&planned.plan, arguments.select.seed)?;
-    planning::write_absent(&planned, err)?;
-    planning::write_too_large(&planned, err)?;
+    plan_text::write_absent(&planned, err)?;
+    plan_text::write_too_large(&planned, err)?;
     let reused = match earlier {
         Some(earlier) => earlier.reused(&planned, arguments.repeat, &folder)?,
         None => ReusedRecords::default(),

@@ -1,5 +1,5 @@
-//! Refuses to begin where the system gives this process too few threads: it would break off in the middle, in a library that
-//! counts on them.
+//! Refuses to start where the system gives this process too few threads, because a library that relies on them would abort in
+//! the middle.
 
 use std::io;
 use std::num::NonZeroUsize;

@@ -1,4 +1,4 @@
-//! `allranks watch`: a program runs, and what is seen of it goes to standard error.
+//! `allranks watch`: runs a program, and writes what is observed of it to standard error.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
@@ -32,7 +32,7 @@ Examples:
   srun allranks watch --job $SLURM_JOB_ID -- python train.py          # one verdict for all nodes
   allranks watch --attach $(pgrep -f train.py)";
 
-/// `watch`.
+/// The arguments of `watch`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct WatchArguments {

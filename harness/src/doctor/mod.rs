@@ -1,6 +1,7 @@
 //! What this machine has, what is wrong with it, and how to get past it.
 //!
-//! Data flows one way: collectors look and judge nothing, rules judge [`Facts`] and look at nothing, [`text`] shows both.
+//! Data flows one way: collectors read the machine and draw no conclusions, rules draw conclusions from [`Facts`] and read
+//! nothing else, [`text`] shows both.
 //!
 //! ```text
 //! machine ──► facts ──► rules ──► findings ──► text, JSON, exit code

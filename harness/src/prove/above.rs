@@ -1,4 +1,4 @@
-//! Mutants above c10d: bugs that no check of c10d's own functions may see, so that what kills them is above it.
+//! Mutants above c10d: bugs that no check of c10d's own functions may detect, so that only checks above c10d kill them.
 
 use super::kill::is_unexpected;
 use allranks_model::outcome::Verdict;

@@ -6,7 +6,7 @@
 use std::fmt::Write;
 
 use super::healthy::Healthy;
-use super::kill::{Kill, MutantOutcome, Seen};
+use super::kill::{Kill, MutantOutcome, RequirementReport};
 use super::markdown::summary_line;
 use super::matrix::{Matrix, MatrixStatus};
 use super::record::Head;
@@ -32,7 +32,7 @@ fn write_page(
     kills: &[Kill],
 ) -> std::fmt::Result {
     let matrix = Matrix::of(head, kills);
-    let headline = summary_line(&matrix.tally(head.mutants), head.mutants);
+    let headline = summary_line(&matrix.counts(head.mutants), head.mutants);
     write!(
         page,
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -152,7 +152,7 @@ fn table(page: &mut String, head: &Head, matrix: &Matrix<'_>) -> std::fmt::Resul
     Ok(())
 }
 
-fn sign(kill: &Kill, broken: bool, seen: Option<&Seen>) -> (&'static str, char) {
+fn sign(kill: &Kill, broken: bool, seen: Option<&RequirementReport>) -> (&'static str, char) {
     let failed = seen.is_some_and(|seen| seen.failed > 0);
     match (broken, kill.outcome, failed) {
         (true, MutantOutcome::Killed, _) => ("own", '●'),
@@ -170,7 +170,7 @@ fn sign(kill: &Kill, broken: bool, seen: Option<&Seen>) -> (&'static str, char) 
 }
 
 /// `3 of 8 checks: 2 × mismatch no-op, 1 × crash`.
-fn seen_text(seen: &Seen) -> String {
+fn seen_text(seen: &RequirementReport) -> String {
     let findings: Vec<String> = seen
         .findings
         .iter()

@@ -51,7 +51,7 @@ impl MutantOutcome {
 
 /// What the checks of one requirement reported of a mutant.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Seen {
+pub struct RequirementReport {
     /// The number of checks that ran and cover it.
     pub checks: u64,
     /// The number of these checks that failed.
@@ -103,7 +103,7 @@ pub struct Kill {
     #[serde(rename = "witness", default, skip_serializing_if = "Option::is_none")]
     pub killing_check: Option<KillingCheck>,
     /// What was reported of each requirement that a check which ran covers.
-    pub requirements: BTreeMap<RequirementId, Seen>,
+    pub requirements: BTreeMap<RequirementId, RequirementReport>,
     /// The number of its own checks that ran.
     pub own_checks: u64,
     /// The number of checks of the panel that ran.
@@ -167,7 +167,7 @@ impl Kill {
             .filter(ran)
             .filter(|check| ids.insert(&check.id))
             .collect();
-        let mut requirements: BTreeMap<RequirementId, Seen> = BTreeMap::new();
+        let mut requirements: BTreeMap<RequirementId, RequirementReport> = BTreeMap::new();
         for check in &all {
             for id in &check.covers {
                 let seen = requirements.entry(id.clone()).or_default();

@@ -23,13 +23,13 @@ pub fn render(head: &Head, healthy: Option<&Healthy>, kills: &[Kill]) -> String 
 
 /// Returns the summary of a proof: `120 of 130 mutants killed: 4 survived, ...`.
 #[must_use]
-pub fn summary_line(tally: &MutantCounts, planned: u64) -> String {
-    let mut text = format!("{} of {} killed", tally.killed, counted(planned, "mutant"));
+pub fn summary_line(counts: &MutantCounts, planned: u64) -> String {
+    let mut text = format!("{} of {} killed", counts.killed, counted(planned, "mutant"));
     let rest = [
-        (tally.survived, MutantOutcome::Survived),
-        (tally.incidental, MutantOutcome::Incidental),
-        (tally.misnamed, MutantOutcome::Misnamed),
-        (tally.untried, MutantOutcome::Untried),
+        (counts.survived, MutantOutcome::Survived),
+        (counts.incidental, MutantOutcome::Incidental),
+        (counts.misnamed, MutantOutcome::Misnamed),
+        (counts.untried, MutantOutcome::Untried),
     ];
     let rest: Vec<String> = rest
         .iter()
@@ -65,11 +65,11 @@ fn summary(
     matrix: &Matrix<'_>,
 ) -> std::fmt::Result {
     let (platform, backend) = (&head.platform, &head.backend);
-    let tally = matrix.tally(head.mutants);
+    let counts = matrix.counts(head.mutants);
     writeln!(
         text,
         "**{}**: {platform}/{backend} with one seeded bug each, in its own checks and in the panel `{}`.\n",
-        summary_line(&tally, head.mutants),
+        summary_line(&counts, head.mutants),
         name(head)
     )?;
     writeln!(text, "{}\n", wrong_values_line(&matrix.wrong_values()))?;

@@ -127,7 +127,7 @@ impl<'a> Matrix<'a> {
 
     /// Counts the mutants by outcome; `planned` is the number of mutants that were to be tried.
     #[must_use]
-    pub fn tally(&self, planned: u64) -> MutantCounts {
+    pub fn counts(&self, planned: u64) -> MutantCounts {
         let count = |outcome| {
             self.kills
                 .iter()
@@ -148,7 +148,7 @@ impl<'a> Matrix<'a> {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::prove::kill::{KillingCheck, Seen};
+    use crate::prove::kill::{KillingCheck, RequirementReport};
     use crate::prove::shared_checks::SharedChecks;
     use allranks_model::record::FORMAT;
 
@@ -177,7 +177,7 @@ pub(super) mod tests {
     pub fn kill(name: &str, breaks: &str, outcome: MutantOutcome, alone: bool) -> Kill {
         let failed = u64::from(outcome != MutantOutcome::Survived);
         let finding = "mismatch no-op".to_owned();
-        let seen = Seen {
+        let seen = RequirementReport {
             checks: 2,
             failed,
             findings: BTreeMap::from([(finding.clone(), failed)]),
@@ -215,16 +215,16 @@ pub(super) mod tests {
             let counted = findings
                 .iter()
                 .map(|(name, count)| ((*name).to_owned(), *count));
-            let elsewhere = Seen {
+            let elsewhere = RequirementReport {
                 findings: BTreeMap::from([("mismatch unclassified".to_owned(), 9)]),
-                ..Seen::default()
+                ..RequirementReport::default()
             };
             kill.requirements = BTreeMap::from([
                 (
                     "A-001".into(),
-                    Seen {
+                    RequirementReport {
                         findings: counted.collect(),
-                        ..Seen::default()
+                        ..RequirementReport::default()
                     },
                 ),
                 ("B-001".into(), elsewhere),
@@ -270,7 +270,7 @@ pub(super) mod tests {
         assert_eq!(statuses, expected);
         let stale: Vec<&str> = matrix.stale(&head).iter().map(|id| id.as_str()).collect();
         assert_eq!(stale, ["A-001", "X-001"]);
-        let tally = matrix.tally(6);
-        assert_eq!((tally.killed, tally.misnamed, tally.untried), (3, 1, 2));
+        let counts = matrix.counts(6);
+        assert_eq!((counts.killed, counts.misnamed, counts.untried), (3, 1, 2));
     }
 }

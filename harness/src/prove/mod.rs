@@ -36,7 +36,7 @@ use std::time::Duration;
 pub use healthy::Healthy;
 pub use html::render as html;
 pub use index::{Index, Mutant};
-pub use kill::{Kill, KillingCheck, MutantOutcome, Seen, is_unexpected};
+pub use kill::{Kill, KillingCheck, MutantOutcome, RequirementReport, is_unexpected};
 pub use markdown::{render as markdown, summary_line, wrong_values_line};
 pub use matrix::{Matrix, MatrixStatus, WrongValues};
 pub use proof::{Event, Plan, Proof};

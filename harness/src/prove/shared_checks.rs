@@ -1,4 +1,5 @@
-//! The panel: checks that every mutant meets besides its own, so that the matrix shows what else sees it.
+//! Chooses the shared checks (`--panel`): those that every mutant meets besides its own, so that the matrix shows what else
+//! detects it.
 //!
 //! The quick panel is worked out from the suite, so it grows with it: as few scenarios as touch every requirement, in
 //! worlds of the largest size where there are such, and of each a first and a last check of every pair of requirement
@@ -19,7 +20,7 @@ pub const SIZES: &[u32] = &[1, 2, 3];
 /// The profile that panels choose from.
 pub const PROFILE: &str = "core";
 
-/// How much every mutant meets besides its own checks.
+/// The shared checks that every mutant meets: the value of `--panel`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum SharedChecks {

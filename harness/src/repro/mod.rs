@@ -55,7 +55,7 @@ const TIMES: &str = include_str!("template/times.py");
 const TEXT: &str = include_str!("template/text.py");
 const CALLING: &str = include_str!("template/calling.py");
 const REFUSED: &str = include_str!("template/refused.py");
-/// What a refused call has left of the tensors.
+/// The Python code that compares the tensors after a refused call with what they held before.
 const UNTOUCHED: &str = include_str!("template/untouched.py");
 const PLACE: &str = "storages, t = {}, {}\nfor name in TENSORS[rank]:\n    storages[name], t[name] = place(*TENSORS[rank][name][:2])\n\n";
 const COMPARE: &str = "if not problems:\n    for name in TENSORS[rank]:\n        compare(name)\n";

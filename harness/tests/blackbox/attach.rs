@@ -16,7 +16,7 @@ const JOB: &str = "fixtures/hangs/programs/attached.py";
 /// Jobs that are well.
 const HEALTHY: [&str; 4] = ["trains", "slow_steps", "idle", "loads"];
 
-/// All of them.
+/// Returns every trial of this file.
 pub fn tests() -> Vec<Test> {
     let mut tests: Vec<Test> = HEALTHY
         .into_iter()

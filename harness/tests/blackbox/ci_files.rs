@@ -20,7 +20,7 @@ const FILES: [&str; 5] = [
     "allranks-nightly.service",
 ];
 
-/// All of them.
+/// Returns every trial of this file.
 pub fn tests() -> Vec<Test> {
     vec![
         plain("ci_files::are_what_their_systems_read", read_examples),

@@ -32,7 +32,7 @@ backends:
       - {ops: all_gather_into_tensor, modes: sync}
 ";
 
-/// All of them.
+/// Returns every trial of this file.
 pub fn tests() -> Vec<Test> {
     let mut tests = vec![
         plain("claims::of_a_pretended_vendor", accept_vendor),

@@ -12,7 +12,7 @@ use allranks_report::jsonl;
 use super::stage::{Stage, assert_reported};
 use super::{Lack, Test, plain, unless_lacking};
 
-/// All of them.
+/// Returns every trial of this file.
 pub fn tests() -> Vec<Test> {
     vec![
         plain("disk::full_from_the_start", || {

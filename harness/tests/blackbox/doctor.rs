@@ -117,7 +117,7 @@ const VARIABLES: [(&str, &str, &str); 23] = [
     ),
 ];
 
-/// All of them.
+/// Returns every trial of this file.
 pub fn tests() -> Vec<Test> {
     let mut tests = vec![
         plain("doctor::variables", variables),

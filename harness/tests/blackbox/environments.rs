@@ -54,7 +54,7 @@ impl Environment {
     }
 }
 
-/// All of them.
+/// Returns every trial of this file.
 pub fn tests() -> Vec<Test> {
     vec![
         within(Environment::Xla, "environments::xla", xla),

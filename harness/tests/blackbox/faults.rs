@@ -7,7 +7,7 @@ use super::{Test, with_torch};
 
 const PLATFORM: &str = "harness/tests/blackbox/faulty/faulty.yaml";
 
-/// All of them.
+/// Returns every trial of this file.
 pub fn tests() -> Vec<Test> {
     vec![
         with_torch("fault::a_rank_hangs", || {

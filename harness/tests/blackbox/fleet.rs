@@ -169,7 +169,7 @@ const FILTERED: [Filtered; 3] = [
     },
 ];
 
-/// All of them.
+/// Returns every trial of this file.
 pub fn tests() -> Vec<Test> {
     let (hosts, filters) = (no_hosts(), no_filters());
     let mut tests = vec![

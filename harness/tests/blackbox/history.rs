@@ -34,7 +34,7 @@ const CASES: [&str; 4] = [
     "numerics/special_values",
 ];
 
-/// All of them.
+/// Returns every trial of this file.
 pub fn tests() -> Vec<Test> {
     vec![
         plain("history::a_month_on_the_console", show_on_console),

@@ -13,7 +13,7 @@ const NOTE: &str = "import os, sys\n\
     open(os.environ['IMPORTS'], 'a').write(f'{os.getpid()}\\n')\n\
     sys.meta_path.insert(0, Finder())\n";
 
-/// All of them.
+/// Returns every trial of this file.
 pub fn tests() -> Vec<Test> {
     vec![with_torch("imports::once_in_a_run", once_in_a_run)]
 }

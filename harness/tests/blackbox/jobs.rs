@@ -57,7 +57,7 @@ const JOBS: [Job; 4] = [
     },
 ];
 
-/// All of them.
+/// Returns every trial of this file.
 pub fn tests() -> Vec<Test> {
     let (hosts, filters) = (no_hosts(), no_filters());
     let test = |job: Job| {

@@ -75,7 +75,7 @@ const TABLE: [Row; 7] = [
     },
 ];
 
-/// All of them.
+/// Returns every trial of this file.
 pub fn tests() -> Vec<Test> {
     TABLE
         .into_iter()

@@ -1,6 +1,6 @@
 //! The harness seen from outside: the real binary, real processes, and everything that can go wrong with them.
 //!
-//! In: command lines, drivers with one vice each (`fixtures/drivers`, `drivers`), a platform with a fault (`faulty`).
+//! In: command lines, drivers with one fault each (`fixtures/drivers`, `drivers`), a platform with a fault (`faulty`).
 //! Out: exit codes, results, reports, and that nothing is left behind. Trials that need torch are listed as ignored
 //! where there is none; the others need `python3` only.
 

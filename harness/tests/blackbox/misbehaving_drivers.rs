@@ -1,4 +1,5 @@
-//! Every driver in `fixtures/drivers` has one vice; its first line says what must come of it.
+//! Every driver in `fixtures/drivers` breaks the protocol in one way; the first line of its file says how, and what the harness
+//! must report.
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -190,7 +191,7 @@ const VICES: [Vice; 24] = [
     ),
 ];
 
-/// All of them.
+/// Returns every trial of this file.
 pub fn tests() -> Vec<Test> {
     let mut tests: Vec<Test> = VICES
         .into_iter()

@@ -38,7 +38,7 @@ steps:
   - barrier: {}
 ";
 
-/// All of them.
+/// Returns every trial of this file.
 pub fn tests() -> Vec<Test> {
     let (hosts, slurm, mpi, mpich) = (no_hosts(), no_slurm(), no_mpi(), no_mpich());
     let killed = || lost(Signal::KILL);

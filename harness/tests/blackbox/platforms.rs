@@ -103,7 +103,7 @@ steps:
   - all_reduce: {numel: 33}
 "#;
 
-/// All of them.
+/// Returns every trial of this file.
 pub fn tests() -> Vec<Test> {
     let mut tests = vec![
         plain("platforms::too_few_devices", too_few),

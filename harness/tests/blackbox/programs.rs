@@ -19,7 +19,7 @@ const LAUNCHERS: [&str; 2] = ["local", "torchrun"];
 
 /// What rank 1 does, and how it must be seen.
 struct Row {
-    vice: &'static str,
+    fault: &'static str,
     /// The check that shows it.
     check: &'static str,
     outcome: Outcome,
@@ -30,77 +30,77 @@ struct Row {
 
 const TABLE: [Row; 11] = [
     Row {
-        vice: "exits_42",
+        fault: "exits_42",
         check: "#exit",
         outcome: Outcome::Crash,
         class: "exit-code",
         words: "rank 1: exit 42; it must be exit 0; its last line: \"rank 1 of 2: done\"",
     },
     Row {
-        vice: "killed",
+        fault: "killed",
         check: "#exit",
         outcome: Outcome::Crash,
         class: "signal",
         words: "rank 1: signal 9 (SIGKILL)",
     },
     Row {
-        vice: "silent",
+        fault: "silent",
         check: "#line-1",
         outcome: Outcome::Mismatch,
         class: "line-missing",
         words: "rank 1: did not print `ready`; it printed nothing",
     },
     Row {
-        vice: "says_something_else",
+        fault: "says_something_else",
         check: "#line-2",
         outcome: Outcome::Mismatch,
         class: "line-missing",
         words: "rank 1: did not print `rank {rank} of {world_size}: done`",
     },
     Row {
-        vice: "leaves_early",
+        fault: "leaves_early",
         check: "#line-2",
         outcome: Outcome::Mismatch,
         class: "line-missing",
         words: "its last line: \"ready\"",
     },
     Row {
-        vice: "swapped",
+        fault: "swapped",
         check: "#line-2",
         outcome: Outcome::Mismatch,
         class: "line-too-early",
         words: "on line 1 of its log, before what must come first",
     },
     Row {
-        vice: "complains",
+        fault: "complains",
         check: "#never-1",
         outcome: Outcome::Mismatch,
         class: "line-forbidden",
         words: "rank 1: printed on line 2 of its log what must not be there: \"WARNING: forbidden\"",
     },
     Row {
-        vice: "hangs",
+        fault: "hangs",
         check: "#exit",
         outcome: Outcome::Hang,
         class: "hang",
         words: "it had not ended after 6 s",
     },
     Row {
-        vice: "ignores_sigterm",
+        fault: "ignores_sigterm",
         check: "#exit",
         outcome: Outcome::Hang,
         class: "hang",
         words: "it had not ended after 6 s",
     },
     Row {
-        vice: "leaves_a_grandchild",
+        fault: "leaves_a_grandchild",
         check: "#end",
         outcome: Outcome::Crash,
         class: "left-behind",
         words: "rank 1 left a process running: sleep 3600",
     },
     Row {
-        vice: "kills_its_group",
+        fault: "kills_its_group",
         check: "#exit",
         outcome: Outcome::Crash,
         class: "no-exit-record",
@@ -108,7 +108,7 @@ const TABLE: [Row; 11] = [
     },
 ];
 
-/// All of them.
+/// Returns every trial of this file.
 pub fn tests() -> Vec<Test> {
     let mut tests = Vec::new();
     for launcher in LAUNCHERS {
@@ -123,7 +123,7 @@ pub fn tests() -> Vec<Test> {
         tests.extend(
             TABLE
                 .into_iter()
-                .map(|row| under(row.vice, Box::new(move || seen(&row, launcher)))),
+                .map(|row| under(row.fault, Box::new(move || seen(&row, launcher)))),
         );
         let on = |name: &str, body: fn(&str)| under(name, Box::new(move || body(launcher)));
         tests.extend([
@@ -145,10 +145,10 @@ pub fn tests() -> Vec<Test> {
 }
 
 /// A case with two ranks of the program.
-fn case(stage: &Stage, vice: &str, launcher: &str, asked: &str) -> String {
+fn case(stage: &Stage, fault: &str, launcher: &str, asked: &str) -> String {
     let text = format!(
-        "id: case\ntitle: a program with a vice\nworld: {{platform: cpu, backend: gloo, size: 2}}\n\
-         program:\n  run: [python, {PROGRAM}, {vice}]\n  launcher: {launcher}\n  {}\n",
+        "id: case\ntitle: a program with a fault\nworld: {{platform: cpu, backend: gloo, size: 2}}\n\
+         program:\n  run: [python, {PROGRAM}, {fault}]\n  launcher: {launcher}\n  {}\n",
         asked.replace('\n', "\n  ")
     );
     stage.write("case.yaml", &text)
@@ -174,11 +174,11 @@ fn assert_tidy(stage: &Stage) {
 }
 
 fn seen(row: &Row, launcher: &str) {
-    let stage = Stage::new(row.vice);
+    let stage = Stage::new(row.fault);
     // A program that hangs is given up after this; the others take less.
     let within = if row.outcome == Outcome::Hang { 6 } else { 90 };
     let asked = format!("{LINES}\nnever: [WARNING]\nwithin: {within}s");
-    let case = case(&stage, row.vice, launcher, &asked);
+    let case = case(&stage, row.fault, launcher, &asked);
     let ran = stage.start_run(&[&case]).end();
     ran.assert_code(1);
     assert_gone(&stage);
@@ -201,7 +201,7 @@ fn seen(row: &Row, launcher: &str) {
         (column.driver.as_str(), column.launcher.as_str()),
         ("program", launcher)
     );
-    if launcher == "torchrun" && row.vice == "exits_42" {
+    if launcher == "torchrun" && row.fault == "exits_42" {
         // It does fail, and was not to.
         let own = check(&results, "#launcher-exit");
         assert_eq!(own.outcome, Outcome::Crash, "{}", own.summary);
@@ -230,7 +230,7 @@ fn goes_well(launcher: &str) {
 }
 
 fn fails_as_it_is_to(launcher: &str) {
-    for (vice, is) in [
+    for (fault, is) in [
         ("exits_42", "42"),
         ("killed", "SIGKILL"),
         ("exits_42", "failed"),
@@ -238,12 +238,12 @@ fn fails_as_it_is_to(launcher: &str) {
         let stage = Stage::new("fails");
         let exit = format!("exit: [{{on: last, is: {is}}}, {{on: first, is: any}}]");
         let asked = format!("lines: [{{on: last, line: done}}]\n{exit}");
-        let case = case(&stage, vice, launcher, &asked);
+        let case = case(&stage, fault, launcher, &asked);
         let ran = stage.start_run(&[&case]).end();
         ran.assert_code(2)
             .assert_says("nothing shows that rank 0 of a world of 2 has done anything");
         let asked = asked.replace("{on: last, line: done}", "ready");
-        let case = self::case(&stage, vice, launcher, &asked);
+        let case = self::case(&stage, fault, launcher, &asked);
         stage.start_run(&[&case]).end().assert_code(0);
         assert_gone(&stage);
         let results = stage.results("out");

@@ -20,7 +20,7 @@ if os.environ["ALLRANKS_MUTANT"] != "sound":
     dist.all_reduce = lambda tensor, **how: Done()
 "#;
 
-/// All of them.
+/// Returns every trial of this file.
 pub fn tests() -> Vec<Test> {
     let refused =
         |name: &'static str, code, words: &'static str, arguments: &'static [&'static str]| {

@@ -23,7 +23,7 @@ use serde_json::Value;
 use super::stage::{Ran, Stage, checkout};
 use super::{Test, computing, slow};
 
-/// All of them.
+/// Returns every trial of this file.
 pub fn tests() -> Vec<Test> {
     let passing = [
         ("sum", "float32", "all_reduce.float32.sum.5"),
@@ -297,7 +297,7 @@ const MUTANTS: [(&str, Option<&str>); 20] = [
         Some("FAILED: init: did not raise; it must say"),
     ),
     (
-        "monitored_barrier_names_nobody",
+        "monitored_barrier_names_no_rank",
         Some("raised RuntimeError: a rank did not come; it must say"),
     ),
     (

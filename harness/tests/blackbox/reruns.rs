@@ -27,7 +27,7 @@ steps:
 const CHECKS: usize = 10;
 const DRIVER: &str = "command:python3 harness/tests/blackbox/drivers/holds.py";
 
-/// All of them.
+/// Returns every trial of this file.
 pub fn tests() -> Vec<Test> {
     vec![
         plain("rerun::records_of_a_killed_run", keep_records),

@@ -14,7 +14,7 @@ const CASE: &str = "fixtures/drivers/case.yaml";
 /// A stage with a whole smoke run in `out`, which the first test that needs it makes.
 type Whole = Arc<OnceLock<Stage>>;
 
-/// All of them.
+/// Returns every trial of this file.
 pub fn tests() -> Vec<Test> {
     let whole = Whole::default();
     let of_whole = |name, body: fn(&Stage)| {

@@ -60,10 +60,10 @@ python_path: [lib]
 backends: {gloo: {supports: [{ops: barrier}]}}
 ";
 
-/// All of them.
+/// Returns every trial of this file.
 pub fn tests() -> Vec<Test> {
     let fresh = |name: &'static str, driver: &'static str, word: &'static str| {
-        plain(format!("kill::{name}"), move || kill_fresh(driver, word))
+        plain(format!("kill::{name}"), move || kill_spawned(driver, word))
     };
     vec![
         fresh("silent", "fixtures/drivers/silent.py", "silent.py"),
@@ -132,7 +132,7 @@ fn is_ended(results: &Path) -> bool {
 }
 
 /// Kills a harness with two ranks once there are two processes with this in their command lines.
-fn kill_fresh(driver: &str, word: &str) {
+fn kill_spawned(driver: &str, word: &str) {
     let stage = Stage::new("kill");
     let driver = format!("command:python3 {driver}");
     let running = stage.start_run(&[CASE, "--driver", &driver, "--world-size", "2"]);

@@ -37,7 +37,7 @@ for name in ("recv", "irecv"):
     setattr(dist.distributed_c10d, name, changed)
 "#;
 
-/// All of them.
+/// Returns every trial of this file.
 pub fn tests() -> Vec<Test> {
     vec![
         with_torch("sources::refused_as_declared", refused_as_declared),

@@ -1,4 +1,4 @@
-//! A stage: a folder, a mark that every process started on it carries, and the binary to be run there.
+//! A test bench: a folder, a mark that every process started in it carries, and the binary under test.
 
 use allranks_runner::probe;
 use std::fs::{self, File};
@@ -23,7 +23,7 @@ const GONE: Duration = Duration::from_secs(10);
 /// How often is looked.
 const PERIOD: Duration = Duration::from_millis(10);
 
-/// See the module.
+/// A folder, a mark that every process started in it carries, and the binary under test.
 pub struct Stage {
     folder: TempDir,
     mark: String,

@@ -6,7 +6,7 @@ use super::{Test, plain, with_torch};
 const DRIVER: &str = "command:python3 fixtures/drivers/pretend.py";
 const CASE: &str = "fixtures/drivers/case.yaml";
 
-/// All of them.
+/// Returns every trial of this file.
 pub fn tests() -> Vec<Test> {
     let refused = |name: &'static str,
                    code,

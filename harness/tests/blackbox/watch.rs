@@ -120,7 +120,7 @@ const HANGS: [(&str, u32, &str, &[u32], &str); 17] = [
     ("leaves_quietly", 3, "collective-skipped", &[2], "barrier"),
 ];
 
-/// All of them.
+/// Returns every trial of this file.
 pub fn tests() -> Vec<Test> {
     let mut tests: Vec<Test> = HANGS
         .into_iter()

@@ -1,4 +1,5 @@
-//! Lines that libraries write as a rank comes to its world or leaves the door: the rank is in the words and not before them.
+//! Recognises the lines that libraries write when a rank joins the rendezvous or leaves a barrier. They name the rank in their
+//! text, not in a header.
 //!
 //! Texts are those of PyTorch's `distributed_c10d.py` and `ProcessGroupGloo.cpp`, Lightning, and vLLM.
 
@@ -10,7 +11,7 @@ use regex::Regex;
 use super::line::RANKS;
 use super::phase::{Edge, Mark, Nature};
 
-/// A rank's own line.
+/// What one line says about a rank that joins the rendezvous.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Arrival {
     /// The rank that the line is about, which wrote it.
@@ -134,7 +135,7 @@ pub(super) fn arrival(text: &str, prefix: Option<u32>) -> Option<Arrival> {
 }
 
 impl Counts {
-    /// Takes in what a rank says of a barrier.
+    /// Adds what a rank says about a barrier.
     pub(super) fn add(&mut self, rank: u32, counted: Counted) {
         let entry = self.barriers.entry(counted.key.clone());
         let (highest, ranks) = entry.or_insert_with(|| (counted.clone(), BTreeSet::new()));
@@ -144,7 +145,7 @@ impl Counts {
         }
     }
 
-    /// Takes out a barrier that a rank has come through.
+    /// Removes a barrier that a rank has passed.
     pub(super) fn complete(&mut self, text: &str) {
         if !text.contains("Completed store-based barrier") {
             return;
@@ -155,7 +156,7 @@ impl Counts {
         }
     }
 
-    /// Takes in a line that counts the clients of a store.
+    /// Reads a line that counts the clients of a store.
     pub(super) fn read(&mut self, text: &str) {
         self.complete(text);
         if !text.contains("clients joined") {

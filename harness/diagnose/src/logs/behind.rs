@@ -89,7 +89,7 @@ pub(super) fn behind(job: &Job) -> Option<Behind> {
         return None;
     }
     let timed_out = job.ranks.values().any(|logged| {
-        let mut words = logged.log.last_words();
+        let mut words = logged.log.final_errors();
         words.any(|error| error_cause(error) == ErrorCause::Effect)
     });
     let at_own = |rank: &u32| job.ranks[rank].step().is_some();

@@ -1,4 +1,4 @@
-//! Dumps of flight recorders that were read from a running job, and what they contradict each other in.
+//! Collects the flight recorder dumps of a running job, and finds where they contradict each other.
 
 use std::collections::BTreeMap;
 

@@ -46,12 +46,12 @@ pub(super) struct Failure {
     /// Its last line, or a line that is an error by itself.
     pub(super) text: String,
     /// Where it was raised, if that is a traceback's.
-    pub(super) place: Option<Place>,
+    pub(super) place: Option<TracebackEnd>,
 }
 
 /// Where a traceback ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum TracebackEnd {
     /// In a call of `torch.distributed`: its name.
     Call(&'static str),
     /// In code that is not torch's: `data.py:18 in load`.
@@ -156,16 +156,16 @@ impl Traceback {
         self.last = Some((file.to_owned(), found[2].to_owned(), function.to_owned()));
     }
 
-    fn place(self) -> Place {
+    fn place(self) -> TracebackEnd {
         if let Some(call) = self.call {
-            return Place::Call(call);
+            return TracebackEnd::Call(call);
         }
         match self.last {
             Some((file, line, function)) if !self.may_wait && !file.contains("/torch/") => {
                 let file = file.rsplit('/').next().unwrap_or_default();
-                Place::Own(format!("{file}:{line} in {function}"))
+                TracebackEnd::Own(format!("{file}:{line} in {function}"))
             }
-            _ => Place::Other,
+            _ => TracebackEnd::Other,
         }
     }
 }
@@ -254,12 +254,15 @@ mod tests {
         let torch = "  File \"/venv/torch/distributed/distributed_c10d.py\", line 4551, in barrier\n    work.wait()\n";
         let loss =
             "  File \"/app/train.py\", line 62, in main\n    total += loss.item()\n    ^^^^\n";
-        assert_eq!(place(own), Place::Own("train.py:61 in main".into()));
-        assert_eq!(place(&format!("{own}{torch}")), Place::Call("barrier"));
-        assert_eq!(place(loss), Place::Other);
+        assert_eq!(place(own), TracebackEnd::Own("train.py:61 in main".into()));
+        assert_eq!(
+            place(&format!("{own}{torch}")),
+            TracebackEnd::Call("barrier")
+        );
+        assert_eq!(place(loss), TracebackEnd::Other);
         assert_eq!(
             place("  File \"/venv/torch/cuda/__init__.py\", line 1, in f\n"),
-            Place::Other
+            TracebackEnd::Other
         );
     }
 

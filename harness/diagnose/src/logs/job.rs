@@ -10,7 +10,7 @@ use rayon::prelude::*;
 use regex::Regex;
 
 use super::arrival::Counts;
-use super::failure::{Accusations, Place};
+use super::failure::{Accusations, TracebackEnd};
 use super::launcher::{Launcher, ending, is_killed_by_signal};
 use super::moment::Moment;
 use super::owner;
@@ -175,7 +175,7 @@ impl Job {
         let says_why = self
             .ranks
             .get(&rank)
-            .is_some_and(|logged| logged.log.last_words().next().is_some());
+            .is_some_and(|logged| logged.log.final_errors().next().is_some());
         (is_killed_by_signal(code) || (code > 0 && !says_why)).then(|| ending(code))
     }
 
@@ -192,7 +192,7 @@ impl Job {
             if let Some(how) = self.ended(*rank) {
                 state.process = Process::Ended(how);
             }
-            state.errors = logged.log.last_words().map(str::to_owned).collect();
+            state.errors = logged.log.final_errors().map(str::to_owned).collect();
             state.ahead = Remaining::Unknown;
             let now = logged.now();
             for (number, step) in logged.begun.iter().enumerate() {
@@ -273,7 +273,7 @@ impl Job {
         if let Some(how) = self.ended(rank) {
             return format!("its process ended {at}: {how}");
         }
-        match (logged.log.cause(), logged.log.last_words().last()) {
+        match (logged.log.cause(), logged.log.final_errors().last()) {
             (Some(error), _) => format!("{at}, raised {error}"),
             (None, Some(error)) => format!("{at}, gave up: {}", brief(error)),
             (None, None) => at,
@@ -525,13 +525,13 @@ impl Logged {
             return;
         };
         let is_ctrl_c = || {
-            let mut words = self.log.last_words();
+            let mut words = self.log.final_errors();
             words.all(|error| error.starts_with("KeyboardInterrupt"))
         };
         let (name, nature) = match place {
-            Place::Call(call) => ((*call).to_owned(), nature(call)),
-            Place::Own(place) if is_ctrl_c() => (place.clone(), Nature::Own),
-            Place::Own(_) | Place::Other => return,
+            TracebackEnd::Call(call) => ((*call).to_owned(), nature(call)),
+            TracebackEnd::Own(place) if is_ctrl_c() => (place.clone(), Nature::Own),
+            TracebackEnd::Own(_) | TracebackEnd::Other => return,
         };
         let is_known = match self.step() {
             Some(step) => step.nature == nature || step.nature.waits(),

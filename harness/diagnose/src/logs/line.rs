@@ -1,4 +1,4 @@
-//! One line: which process and rank wrote it, when, and what is left of it without colours and headers.
+//! Splits a log line into what its headers say (process, rank, time) and its text, without colour codes.
 //!
 //! Headers are those of torchrun, `mpirun`, glog, Python's `logging`, loguru, accelerate, DeepSpeed, vLLM, SGLang, Ray and
 //! collectors that put something of their own before each line.

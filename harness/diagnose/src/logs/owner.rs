@@ -20,7 +20,7 @@ static NUMBER: LazyLock<Option<Regex>> = LazyLock::new(|| {
         .ok()
 });
 
-/// The rank of each file, where its name says one.
+/// Returns the rank of each file; `None` for a file whose name shows no rank.
 pub(super) fn by_names(paths: &[&Path]) -> Vec<Option<u32>> {
     let named_rank: Vec<Option<u32>> = paths.iter().map(|path| named_rank(path)).collect();
     let numbers: Vec<Option<u32>> = paths.iter().map(|path| number(path)).collect();
@@ -60,7 +60,7 @@ fn names(path: &Path) -> (Option<&str>, Option<&str>) {
     (name, folder.and_then(|name| name.to_str()))
 }
 
-/// The rank that a name calls so.
+/// Returns the number beside the word `rank` in a name.
 fn named_rank(path: &Path) -> Option<u32> {
     let (name, folder) = names(path);
     let by = |name: Option<&str>| captured(&RANK, name?);

@@ -1,5 +1,5 @@
-//! Plain data out of a pickle, and nothing else: numbers, texts, lists, tuples and dictionaries. There is no way to name a
-//! class or a function here, so reading cannot run anything; sizes, depth and memory are bounded by the input.
+//! Reads plain data from a pickle, and nothing else: numbers, texts, lists, tuples and dictionaries. There is no way to name a
+//! class or a function, so reading cannot run anything; sizes, depth and memory are bounded by the input.
 //!
 //! It reads what `torch::jit::Pickler` and Python's `pickle` write for such data, protocols 2 to 5. Opcodes are those of
 //! Python's `Lib/pickletools.py`.
@@ -39,7 +39,7 @@ const DEPTH: usize = 32;
 /// A value that is being made, and how deep it is.
 type Slot = (Plain, usize);
 
-/// The machine that a pickle is a program for.
+/// The stack machine that runs the opcodes of a pickle.
 struct Machine<'a> {
     bytes: &'a [u8],
     stack: Vec<Slot>,
@@ -270,7 +270,7 @@ fn deeper(depth: usize, below: usize) -> Result<usize, PickleError> {
     }
 }
 
-/// A number of as many bytes as it needs.
+/// Reads an integer of as many bytes as it needs.
 fn long(bytes: &[u8]) -> Result<i64, PickleError> {
     if bytes.len() > 8 {
         return Err(PickleError::NotPlain);

@@ -6,7 +6,7 @@ use regex::Regex;
 
 use super::arrival::Arrival;
 use super::environment::Environment;
-use super::failure::{Failures, Place};
+use super::failure::{Failures, TracebackEnd};
 use super::line::LogLine;
 use super::moment::Moment;
 use super::phase::{Edge, Mark, Nature, mark};
@@ -26,7 +26,7 @@ pub(super) struct RankLog {
     /// Errors, each with the number of marks before it.
     pub(super) errors: Vec<(String, usize)>,
     /// Where the last traceback ends, and the number of marks before it.
-    pub(super) place: Option<(Place, usize)>,
+    pub(super) place: Option<(TracebackEnd, usize)>,
     pub(super) environment: Environment,
     pub(super) watchdog: Watchdog,
     /// The time of its last line with a time; `None` if no line has one.
@@ -53,7 +53,7 @@ static FINISHED: LazyLock<Option<Regex>> = LazyLock::new(|| {
 });
 
 impl RankLog {
-    /// Takes in a line.
+    /// Reads a line.
     pub(super) fn read(&mut self, line: &LogLine<'_>) {
         let text = &*line.text;
         if line.moment.is_some() {
@@ -79,7 +79,7 @@ impl RankLog {
         }
     }
 
-    /// Takes in a line in which a rank tells of itself.
+    /// Reads a line that tells how far a rank has come in the rendezvous.
     pub(super) fn arrive(&mut self, line: &LogLine<'_>, arrival: &Arrival) {
         self.environment.world_size = arrival.world_size.or(self.environment.world_size);
         self.last = line.moment.or(self.last);
@@ -94,7 +94,7 @@ impl RankLog {
         self.read_error(&line.text);
     }
 
-    /// Takes in that all ranks have met.
+    /// Notes that all ranks have met at the rendezvous.
     pub(super) fn meet(&mut self) {
         let (edge, name) = (Edge::End, "init_process_group".to_owned());
         let nature = Nature::Init;
@@ -179,7 +179,7 @@ impl RankLog {
     }
 
     /// Iterates over the errors after which the rank went on to nothing but tearing down.
-    pub(super) fn last_words(&self) -> impl Iterator<Item = &str> {
+    pub(super) fn final_errors(&self) -> impl Iterator<Item = &str> {
         let went_on = self
             .marks
             .iter()
@@ -192,15 +192,15 @@ impl RankLog {
     }
 
     /// Returns where the traceback of the rank's last lines ends, if they say only that it waited or was interrupted.
-    pub(super) fn interrupted(&self) -> Option<&Place> {
+    pub(super) fn interrupted(&self) -> Option<&TracebackEnd> {
         let (place, at) = self.place.as_ref()?;
-        let is_last = *at >= self.marks.len() && self.last_words().next().is_some();
+        let is_last = *at >= self.marks.len() && self.final_errors().next().is_some();
         (is_last && self.cause().is_none()).then_some(place)
     }
 
     /// Returns the first of its last errors that is not an effect of other ranks; `None` if there is none.
     pub(super) fn cause(&self) -> Option<&str> {
-        self.last_words()
+        self.final_errors()
             .find(|error| error_cause(error) != ErrorCause::Effect)
     }
 }
@@ -217,7 +217,7 @@ mod tests {
 
     #[test]
     fn an_error_that_was_caught_is_no_last_word() {
-        let words = |text: &str| log(text).last_words().count();
+        let words = |text: &str| log(text).final_errors().count();
         let error = "Traceback (most recent call last):\n  File x\nOSError: disk full\n";
         assert_eq!(words(&format!("Before x\n{error}")), 1);
         assert_eq!(words(&format!("Before x\n{error}After x")), 0);

@@ -1,5 +1,5 @@
-//! What the dumps of flight recorders contradict each other in. Counts are compared before calls, and calls only under the
-//! same number of the same group. A rank that waits in a collective is never late for another.
+//! Finds where the flight recorder dumps of ranks contradict each other. Counts are compared before calls, and calls only under
+//! the same number of the same group. A rank that waits in a collective is never late for another.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,11 +19,11 @@ pub(super) struct Contradiction {
 }
 
 /// One group on the ranks whose dumps are here.
-type Seen<'a> = BTreeMap<u32, &'a Recorded>;
+type DumpsOfGroup<'a> = BTreeMap<u32, &'a Recorded>;
 
 /// The first contradiction, in the group of all ranks before others; none if nothing is under way, or nothing differs.
 pub(super) fn contradiction(dumps: &BTreeMap<u32, Dump>) -> Option<Contradiction> {
-    let mut groups: BTreeMap<(bool, &str), Seen<'_>> = BTreeMap::new();
+    let mut groups: BTreeMap<(bool, &str), DumpsOfGroup<'_>> = BTreeMap::new();
     for (rank, dump) in dumps {
         for (name, group) in &dump.groups {
             let is_other = group.about != "default_pg" && name != "0";
@@ -41,7 +41,7 @@ pub(super) fn contradiction(dumps: &BTreeMap<u32, Dump>) -> Option<Contradiction
 }
 
 /// The first number under which members that have something under way issued different calls.
-fn mismatch(title: &str, seen: &Seen<'_>) -> Option<Contradiction> {
+fn mismatch(title: &str, seen: &DumpsOfGroup<'_>) -> Option<Contradiction> {
     if !seen.values().any(|group| group.waits()) {
         return None;
     }
@@ -94,7 +94,11 @@ fn mismatch(title: &str, seen: &Seen<'_>) -> Option<Contradiction> {
 }
 
 /// Members that have not issued what others wait in.
-fn late(title: &str, seen: &Seen<'_>, waits: &dyn Fn(&u32) -> bool) -> Option<Contradiction> {
+fn late(
+    title: &str,
+    seen: &DumpsOfGroup<'_>,
+    waits: &dyn Fn(&u32) -> bool,
+) -> Option<Contradiction> {
     // The one that a rank waits in is the first that is not over.
     let number = seen
         .values()
@@ -135,7 +139,7 @@ fn late(title: &str, seen: &Seen<'_>, waits: &dyn Fn(&u32) -> bool) -> Option<Co
     })
 }
 
-fn members(seen: &Seen<'_>) -> BTreeSet<u32> {
+fn members(seen: &DumpsOfGroup<'_>) -> BTreeSet<u32> {
     seen.values()
         .flat_map(|group| group.members.iter().copied())
         .collect()

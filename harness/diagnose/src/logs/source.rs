@@ -1,4 +1,4 @@
-//! Files, and their lines: read one at a time, whatever bytes are in there, so that a log's size does not matter.
+//! Finds log files and reads them line by line, whatever bytes they hold, so that the size of a log does not matter.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};

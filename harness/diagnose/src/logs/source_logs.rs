@@ -1,4 +1,4 @@
-//! One source taken apart: which rank wrote each of its lines. A line that nothing gives to a rank is given to none.
+//! Divides the lines of one source among the ranks that wrote them. A line that cannot be attributed to a rank is left out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;

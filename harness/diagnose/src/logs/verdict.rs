@@ -102,7 +102,7 @@ impl Case<'_> {
         });
         let raised = || {
             let mut all = self.job.ranks.values();
-            all.any(|logged| logged.log.last_words().next().is_some())
+            all.any(|logged| logged.log.final_errors().next().is_some())
         };
         let ended = || self.job.launcher.exits.values().any(|code| *code != 0);
         let accused = || !self.job.accusations.absent.is_empty();
@@ -173,7 +173,7 @@ impl Case<'_> {
     /// Finds ranks that could not listen because the port is in use.
     fn port_in_use(&self) -> Option<Diagnosis> {
         let refused = |(rank, logged): (&u32, &super::job::Logged)| {
-            let mut words = logged.log.last_words();
+            let mut words = logged.log.final_errors();
             let error =
                 words.find(|error| matches!(error_cause(error), ErrorCause::AddressInUse(_)))?;
             Some((Rank(*rank), error.to_owned(), logged.log.environment.port))
@@ -620,7 +620,8 @@ impl Case<'_> {
     }
 }
 
-/// Those whose value is not that of most; none of them if no value is. `None` if all values are the same.
+/// Returns the ranks whose value is not that of the majority; none of them if no value has a majority. `None` if all values are
+/// the same.
 ///
 /// Of `voters` ranks some may not be seen, and agree with either side: then three must agree for each that differs.
 fn odd<'a>(values: impl Iterator<Item = (u32, &'a str)>, voters: usize) -> Option<Vec<Rank>> {

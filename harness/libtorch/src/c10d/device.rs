@@ -1,4 +1,4 @@
-//! Devices, by the names torch gives them: `cuda:1`.
+//! Makes devices current, waits for them and counts them. They are named as in torch: `cuda:1`.
 
 use super::error::check;
 use super::{Result, c_string, sys};

@@ -1,4 +1,4 @@
-//! What went wrong in libtorch, or in the driver's part of the library, as Python would name it.
+//! Errors of libtorch and of the driver's own library, with the names of the exceptions that Python would raise.
 
 use std::ffi::{CStr, c_char};
 

@@ -1,4 +1,4 @@
-//! Process groups and how their backends are made.
+//! Process groups, and the creation of their backends.
 
 use std::ffi::{CString, c_char};
 use std::ptr::{self, NonNull};

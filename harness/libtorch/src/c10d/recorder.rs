@@ -1,4 +1,4 @@
-//! Ops that a rank has issued and that have not ended, as torch's flight recorder has them: evidence, should it hang.
+//! Reads from torch's flight recorder the ops that this rank has issued and that have not ended: evidence, should the rank hang.
 //! (PyTorch, "Flight Recorder for Debugging Stuck Jobs".)
 
 use std::ptr;

@@ -1,4 +1,4 @@
-//! Stores: where ranks leave word for each other.
+//! Key-value stores through which ranks find each other: `TCPStore`, `FileStore` and `PrefixStore`.
 
 use std::path::Path;
 use std::ptr::{self, NonNull};

@@ -1,4 +1,4 @@
-//! What tch has no function for: a tensor's memory as bytes, views of any dtype, and inference mode.
+//! Functions on tensors that tch lacks: a tensor's memory as bytes, views of any dtype, and inference mode.
 
 use std::marker::PhantomData;
 use std::ptr::{self, NonNull};

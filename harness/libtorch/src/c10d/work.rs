@@ -1,4 +1,4 @@
-//! Works: what is under way.
+//! Asynchronous calls of c10d (`c10d::Work`).
 
 use std::ptr::NonNull;
 use std::time::Duration;

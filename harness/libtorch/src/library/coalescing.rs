@@ -5,14 +5,14 @@ use std::sync::PoisonError;
 use allranks_protocol::Call;
 use tch::Tensor;
 
+use super::gathered::{GatheredCall, GatheredOp};
 use super::groups::Member;
-use super::recorded::{Recorded, What};
 use super::{Library, Rank, Works};
 use crate::c10d::{Error, Kind, ReduceOp, Result, Work};
 
 impl Member {
     /// Gathers a call if a coalescing manager is open; otherwise returns it.
-    pub fn gather_up(&self, recorded: Recorded) -> Option<Recorded> {
+    pub fn gather_up(&self, recorded: GatheredCall) -> Option<GatheredCall> {
         let mut gathered = self.gathered.lock().unwrap_or_else(PoisonError::into_inner);
         match gathered.as_mut() {
             Some(calls) => {
@@ -23,7 +23,7 @@ impl Member {
         }
     }
 
-    fn replace_gathered(&self, with: Option<Vec<Recorded>>) -> Option<Vec<Recorded>> {
+    fn replace_gathered(&self, with: Option<Vec<GatheredCall>>) -> Option<Vec<GatheredCall>> {
         let mut gathered = self.gathered.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::replace(&mut *gathered, with)
     }
@@ -63,7 +63,7 @@ impl Library {
     fn make_gathered(
         &self,
         member: &Member,
-        gathered: &[Recorded],
+        gathered: &[GatheredCall],
         is_async: bool,
     ) -> Result<Option<Work>> {
         let Some(first) = gathered.first() else {
@@ -86,11 +86,11 @@ impl Library {
         };
         let group = &member.group;
         match first.what {
-            What::AllReduce => group.all_reduce_coalesced(&inputs, &op, is_async),
-            What::AllGatherIntoTensor => {
+            GatheredOp::AllReduce => group.all_reduce_coalesced(&inputs, &op, is_async),
+            GatheredOp::AllGatherIntoTensor => {
                 group.all_gather_into_tensor_coalesced(&outputs()?, &inputs)
             }
-            What::ReduceScatterTensor => {
+            GatheredOp::ReduceScatterTensor => {
                 group.reduce_scatter_tensor_coalesced(&outputs()?, &inputs, &op, is_async)
             }
         }

@@ -7,8 +7,8 @@ use allranks_protocol::Call;
 use tch::Tensor;
 
 use super::Library;
+use super::gathered::{GatheredCall, GatheredOp};
 use super::groups::{Member, group_rank};
-use super::recorded::{Recorded, What};
 use crate::c10d::{Error, Kind, Result};
 
 /// The timeout of a `monitored_barrier` that is given none: `default_pg_timeout` of c10d.
@@ -28,8 +28,8 @@ impl Library {
                     return self.finish(index, *async_op, None);
                 };
                 self.complex_allowed("all_reduce", *op, &[*tensor])?;
-                let recorded = Recorded {
-                    what: What::AllReduce,
+                let recorded = GatheredCall {
+                    what: GatheredOp::AllReduce,
                     input: self.real(*tensor)?,
                     output: None,
                     op: Some(*op),
@@ -141,13 +141,13 @@ impl Library {
                 let Some(member) = self.place(group)? else {
                     return self.finish(index, *async_op, None);
                 };
-                let recorded = Recorded {
-                    what: What::AllGatherIntoTensor,
+                let recorded = GatheredCall {
+                    what: GatheredOp::AllGatherIntoTensor,
                     input: self.real(*input)?,
                     output: Some(self.real(*output)?),
                     op: None,
                 };
-                let Some(Recorded { input, output, .. }) = member.gather_up(recorded) else {
+                let Some(GatheredCall { input, output, .. }) = member.gather_up(recorded) else {
                     return Ok(());
                 };
                 let output = output.unwrap_or_default();
@@ -223,13 +223,13 @@ impl Library {
                 let Some(member) = self.place(group)? else {
                     return self.finish(index, *async_op, None);
                 };
-                let recorded = Recorded {
-                    what: What::ReduceScatterTensor,
+                let recorded = GatheredCall {
+                    what: GatheredOp::ReduceScatterTensor,
                     input: self.tensor(*input)?.shallow_clone(),
                     output: Some(self.tensor(*output)?.shallow_clone()),
                     op: Some(*op),
                 };
-                let Some(Recorded { input, output, .. }) = member.gather_up(recorded) else {
+                let Some(GatheredCall { input, output, .. }) = member.gather_up(recorded) else {
                     return Ok(());
                 };
                 let op = self.reduce_op(*op);

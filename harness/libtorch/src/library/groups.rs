@@ -15,7 +15,7 @@ use allranks_model::store::StoreMethod;
 use allranks_protocol::{DeviceArgument, RankRef};
 use serde_json::{Value, json};
 
-use super::recorded::Recorded;
+use super::gathered::GatheredCall;
 use crate::c10d::{self, BackendArguments, Error, Group, Kind, Result, Store};
 
 /// The name of the default group in calls.
@@ -37,14 +37,14 @@ pub struct Member {
     /// True for the default group.
     pub is_world: bool,
     /// The calls gathered while a coalescing manager is open; `None` while none is.
-    pub gathered: Mutex<Option<Vec<Recorded>>>,
+    pub gathered: Mutex<Option<Vec<GatheredCall>>>,
     /// The device that the group is bound to, such as `cuda:1`; `None` if it is bound to none.
     pub bound: Option<String>,
     name: String,
 }
 
-/// A group that a name stands for on this rank; `None` if the rank is not a member.
-pub type Place = Option<Arc<Member>>;
+/// This rank's membership of the group that a name stands for; `None` if the rank is not a member.
+pub type Membership = Option<Arc<Member>>;
 
 /// The arguments of `init_process_group`, as the call of the protocol has them.
 #[derive(Debug)]
@@ -76,8 +76,8 @@ pub struct Groups(Arc<Mutex<Known>>);
 #[derive(Debug, Default)]
 struct Known {
     /// The groups by the names that calls use; the world is not among them.
-    named: HashMap<String, Place>,
-    world: Place,
+    named: HashMap<String, Membership>,
+    world: Membership,
     /// The store of the world, which groups made later meet at.
     store: Option<Arc<Store>>,
     /// Every group that has not been destroyed.
@@ -112,7 +112,7 @@ impl Groups {
     ///
     /// # Errors
     /// There is none of that name, or no default group.
-    pub fn find(&self, name: &str) -> Result<Place> {
+    pub fn find(&self, name: &str) -> Result<Membership> {
         if name == WORLD {
             return self.world().map(Some);
         }
@@ -241,7 +241,7 @@ impl Groups {
     }
 
     /// Keeps a new group under its name. Returns what the library reports of it.
-    fn keep(&self, name: &str, place: Place) -> Value {
+    fn keep(&self, name: &str, place: Membership) -> Value {
         let told = match &place {
             None => json!({"rank": -1, "size": 0}),
             Some(member) => {
@@ -370,7 +370,7 @@ impl Member {
 ///
 /// # Errors
 /// A global rank that is not a member, or any rank where the members are not known.
-pub fn group_rank(place: &Place, rank: RankRef) -> Result<i64> {
+pub fn group_rank(place: &Membership, rank: RankRef) -> Result<i64> {
     match (place, rank) {
         (Some(member), rank) => member.group_rank(rank),
         (None, RankRef::Group(rank)) => Ok(i64::from(rank)),

@@ -1,4 +1,4 @@
-//! Point to point.
+//! Point-to-point calls: `send`, `recv`, `isend`, `irecv`, and batches of them.
 
 use allranks_protocol::{Call, Direction, P2pCall, RankRef};
 use serde_json::Value;

@@ -9,12 +9,12 @@
 
 mod coalescing;
 mod collectives;
+mod gathered;
 mod groups;
 mod messages;
-mod recorded;
-mod verbs;
+mod other_calls;
 
-pub use verbs::not_reached;
+pub use other_calls::not_reached;
 
 use std::collections::HashMap;
 
@@ -26,7 +26,7 @@ use tch::{Device, Tensor};
 
 use crate::c10d::{Error, InferenceMode, Kind, ReduceOp, Result, Work};
 use crate::clock;
-use groups::{Groups, Place};
+use groups::{Groups, Membership};
 
 /// The calls this driver can make; `hello` says so. Not among them: what is Python's alone (`python`, `stack`, and collectives on
 /// pickled objects), and `split_group`, which needs a device's backend.
@@ -244,7 +244,7 @@ impl Library {
                 Kind::NotImplemented,
                 format!("the libtorch driver has no call `{}`", call.name()),
             )),
-            _ => self.verb(rank, call, index),
+            _ => self.other_call(rank, call, index),
         }
     }
 
@@ -345,7 +345,7 @@ impl Library {
     }
 
     /// The group of a call.
-    fn place(&self, group: &str) -> Result<Place> {
+    fn place(&self, group: &str) -> Result<Membership> {
         self.groups.find(group)
     }
 

@@ -1,4 +1,4 @@
-//! Input values: how a hash word becomes an element, for each lane, dtype and reduce operator.
+//! Input values: how a hash word becomes an element, for each compare mode, dtype and reduce operator.
 //!
 //! In: the word of (rank, slot, index), and where an operator needs it a word that all ranks share at that index. Out:
 //! an element. The ranges make every result exactly representable in whatever order ranks are combined (see
@@ -17,7 +17,8 @@ use half::{bf16, f16};
 
 use self::extremes::Whole;
 use self::others::{
-    AnyBits, Extreme, Factor, Finite, GaussianFactor, Grain, Lone, Pair, Pattern, Strange,
+    AnyBits, Extreme, Factor, Finite, FragileBits, GaussianFactor, OneDecides, Pair, Pattern,
+    SkewedBits,
 };
 use self::random::{Cancelling, NearOne};
 use self::special::Special;
@@ -39,7 +40,7 @@ trait Draw {
     fn input(&self, own: u64, turn: impl Fn() -> Turn) -> Self::Element;
 }
 
-/// What an index says to all ranks.
+/// The part of the input that all ranks share at one index.
 struct Turn {
     /// The same on every rank.
     word: u64,
@@ -73,7 +74,7 @@ pub(super) struct Purpose {
     /// The element type.
     pub dtype: DType,
     /// How results are compared.
-    pub lane: CompareMode,
+    pub mode: CompareMode,
     /// How contributions are combined, if they are.
     pub reduce: Option<ReduceOp>,
     /// How many ranks contribute to a result.
@@ -108,7 +109,7 @@ pub(super) fn fill(purpose: Purpose, block: &Block, payload: &mut [u8], place: &
     };
     let Some(reduce) = purpose
         .reduce
-        .filter(|_| purpose.lane != CompareMode::Payload)
+        .filter(|_| purpose.mode != CompareMode::Payload)
     else {
         return fill_payload(purpose.dtype, target);
     };
@@ -237,8 +238,8 @@ fn fill_bits<B: Bits>(reduce: ReduceOp, target: &mut Target<'_>) {
     // One bit in 2^thinning is against the grain, so that neither value is rare in results.
     let thinning = target.ranks.next_power_of_two().trailing_zeros().max(1);
     match reduce {
-        ReduceOp::Band => target.write(&Grain::<B>::mostly_ones(thinning)),
-        ReduceOp::Bor => target.write(&Grain::<B>::mostly_zeros(thinning)),
+        ReduceOp::Band => target.write(&SkewedBits::<B>::mostly_ones(thinning)),
+        ReduceOp::Bor => target.write(&SkewedBits::<B>::mostly_zeros(thinning)),
         ReduceOp::Bxor => target.write(&AnyBits::<B>::default()),
         ReduceOp::Sum
         | ReduceOp::Avg
@@ -253,8 +254,8 @@ fn fill_bits<B: Bits>(reduce: ReduceOp, target: &mut Target<'_>) {
 
 fn fill_bool(reduce: ReduceOp, target: &mut Target<'_>) {
     match reduce {
-        ReduceOp::Band | ReduceOp::Min => target.write(&Lone(false)),
-        ReduceOp::Bor | ReduceOp::Max => target.write(&Lone(true)),
+        ReduceOp::Band | ReduceOp::Min => target.write(&OneDecides(false)),
+        ReduceOp::Bor | ReduceOp::Max => target.write(&OneDecides(true)),
         ReduceOp::Bxor => target.write(&AnyBits::<Bool>::default()),
         ReduceOp::Sum | ReduceOp::Avg | ReduceOp::Product | ReduceOp::PremulSum => {
             unreachable!("refused by the oracle")
@@ -281,12 +282,12 @@ fn fill_complex<R: Real>(reduce: ReduceOp, target: &mut Target<'_>) {
 fn fill_payload(dtype: DType, target: &mut Target<'_>) {
     if target.values == Values::Special {
         match dtype {
-            DType::Float64 => return target.write(&Strange::<u64, 11, 52>::default()),
-            DType::Float32 => return target.write(&Strange::<u32, 8, 23>::default()),
-            DType::Float16 => return target.write(&Strange::<u16, 5, 10>::default()),
-            DType::Bfloat16 => return target.write(&Strange::<u16, 8, 7>::default()),
-            DType::Complex64 => return target.write(&Pair(Strange::<u32, 8, 23>::default())),
-            DType::Complex128 => return target.write(&Pair(Strange::<u64, 11, 52>::default())),
+            DType::Float64 => return target.write(&FragileBits::<u64, 11, 52>::default()),
+            DType::Float32 => return target.write(&FragileBits::<u32, 8, 23>::default()),
+            DType::Float16 => return target.write(&FragileBits::<u16, 5, 10>::default()),
+            DType::Bfloat16 => return target.write(&FragileBits::<u16, 8, 7>::default()),
+            DType::Complex64 => return target.write(&Pair(FragileBits::<u32, 8, 23>::default())),
+            DType::Complex128 => return target.write(&Pair(FragileBits::<u64, 11, 52>::default())),
             // No bool has such bytes, and yet they are bytes.
             DType::Bool => return target.write(&AnyBits::<u8>::default()),
             _ => {}

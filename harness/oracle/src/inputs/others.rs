@@ -78,7 +78,7 @@ impl<R: Real> Draw for GaussianFactor<R> {
 }
 
 /// Floats to be compared: normal values of every exponent and either sign, and for the rank whose turn it is one that
-/// nearly always wins, so that every rank matters. NaN, zeros and denormals, on which backends differ, are another lane's.
+/// nearly always wins, so that every rank matters. NaN, zeros and denormals, on which backends differ, belong to [`Special`](super::special::Special).
 pub(super) struct Finite<R> {
     largest_wins: bool,
     element: PhantomData<R>,
@@ -149,9 +149,9 @@ impl<I: Integer> Draw for Extreme<I> {
 
 /// Bools of which, at most indices, one rank's decides: the rank whose turn it is holds this value and the others the
 /// opposite. At some indices no rank holds it, or two ranks do.
-pub(super) struct Lone(pub bool);
+pub(super) struct OneDecides(pub bool);
 
-impl Draw for Lone {
+impl Draw for OneDecides {
     type Element = Bool;
 
     #[inline]
@@ -184,14 +184,15 @@ impl<B: Bits> Draw for AnyBits<B> {
     }
 }
 
-/// Bits of which few are against the grain, so that neither `and` nor `or` of many ranks degenerates.
-pub(super) struct Grain<B> {
+/// Integers in which nearly all bits are alike, mostly 1 or mostly 0, so that neither `and` nor `or` over many ranks makes all
+/// bits equal.
+pub(super) struct SkewedBits<B> {
     thinning: u32,
     ones: bool,
     element: PhantomData<B>,
 }
 
-impl<B: Bits> Grain<B> {
+impl<B: Bits> SkewedBits<B> {
     /// One bit in `2^thinning` is 0.
     pub(super) fn mostly_ones(thinning: u32) -> Self {
         Self {
@@ -210,7 +211,7 @@ impl<B: Bits> Grain<B> {
     }
 }
 
-impl<B: Bits> Draw for Grain<B> {
+impl<B: Bits> Draw for SkewedBits<B> {
     type Element = B;
 
     #[inline]
@@ -248,17 +249,17 @@ impl<B: Bits, const E: u32, const M: u32> Draw for Pattern<B, E, M> {
     }
 }
 
-/// Float bits to be moved that moving through a register may change: signalling and quiet NaNs with a payload, of either
+/// Float bits that copying through a floating-point register may change: signalling and quiet NaNs with a payload, of either
 /// sign, denormals, and negative zeros. `E` exponent bits over `M` mantissa bits.
-pub(super) struct Strange<B, const E: u32, const M: u32>(PhantomData<B>);
+pub(super) struct FragileBits<B, const E: u32, const M: u32>(PhantomData<B>);
 
-impl<B, const E: u32, const M: u32> Default for Strange<B, E, M> {
+impl<B, const E: u32, const M: u32> Default for FragileBits<B, E, M> {
     fn default() -> Self {
         Self(PhantomData)
     }
 }
 
-impl<B: Bits, const E: u32, const M: u32> Draw for Strange<B, E, M> {
+impl<B: Bits, const E: u32, const M: u32> Draw for FragileBits<B, E, M> {
     type Element = B;
 
     fn input(&self, own: u64, _: impl Fn() -> Turn) -> B {

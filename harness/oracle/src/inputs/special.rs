@@ -19,7 +19,7 @@ pub(super) struct Special<D> {
     pub ordinary: D,
 }
 
-/// What an index is about, to one rank.
+/// What one rank holds at an index: an ordinary value, or a special one.
 enum Share {
     Ordinary,
     Number(f64),

@@ -1,4 +1,4 @@
-//! Random numbers: nothing is known of them but which ranks must have the same, and which others.
+//! Compares random numbers. Their values are not known, only which ranks must have the same ones, and which different ones.
 
 use std::collections::BTreeMap;
 

@@ -268,11 +268,11 @@ fn sentinels_are_never_what_must_come_of_them() {
                 replies: &[],
             };
             for rank in 0..3 {
-                for spot in comparison.spots(rank) {
-                    if spot.piece.before == crate::rank_plan::Fill::Sentinel {
+                for element in comparison.elements(rank) {
+                    if element.piece.before == crate::rank_plan::Fill::Sentinel {
                         assert_ne!(
-                            comparison.before(&spot),
-                            comparison.expected(&spot),
+                            comparison.before(&element),
+                            comparison.expected(&element),
                             "{check:?}"
                         );
                     }

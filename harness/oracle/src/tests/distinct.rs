@@ -162,13 +162,13 @@ fn is_invisible(prepared: &Prepared, model: BugModel) -> Option<bool> {
     };
     let mut meant = false;
     for rank in &prepared.facts.members {
-        for spot in comparison.spots(*rank) {
-            if spot.piece.after == crate::rank_plan::Origin::Keep {
+        for element in comparison.elements(*rank) {
+            if element.piece.after == crate::rank_plan::Origin::Keep {
                 continue;
             }
-            if let Some(value) = comparison.predict(model, &spot) {
+            if let Some(value) = comparison.predict(model, &element) {
                 meant = true;
-                if !comparison.is_right(&spot, value.bits) {
+                if !comparison.is_right(&element, value.bits) {
                     return Some(false);
                 }
             }

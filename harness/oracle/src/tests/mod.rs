@@ -5,10 +5,10 @@ mod bugs;
 mod collectives;
 mod data;
 mod distinct;
-mod lanes;
 mod right;
 mod scalar;
 mod vacuity;
+mod value_kinds;
 mod world;
 
 use std::sync::Arc;

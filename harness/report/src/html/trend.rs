@@ -1,4 +1,4 @@
-//! What the page shows of the runs before: what broke, when, and what had changed; and the runs of each check that is not steady.
+//! The data of earlier runs on the page: what broke, when, and what had changed; and the runs of each check that is not steady.
 
 use allranks_model::status::Status;
 use serde::Serialize;

@@ -1,4 +1,4 @@
-//! Turns a check, or what belongs to none, into a case.
+//! Makes a JUnit test case of a check, or of a problem of the run that belongs to no check.
 
 use std::collections::HashSet;
 use std::collections::hash_map::RandomState;
@@ -6,7 +6,7 @@ use std::hash::BuildHasher;
 
 use junit_report::{Duration, TestCase, TestCaseBuilder};
 
-use super::draft::{Trouble, dotted};
+use super::draft::{RunProblem, dotted, is_interrupted, one_case_time};
 use super::{EXCERPTS_LIMIT, MESSAGE_LIMIT, Properties, SYSTEM_OUT_LIMIT, TEXT_LIMIT};
 use crate::check_set::CheckSet;
 use crate::details::{DetailLine, details, failing_ranks, summary_line};
@@ -14,7 +14,7 @@ use crate::excerpt::log_tail;
 use crate::results::{Results, ScenariosByCheck};
 use crate::text::{clean, clip, one_line};
 use allranks_model::outcome::Outcome;
-use allranks_model::record::{CheckRecord, INTERRUPTED, ScenarioRecord};
+use allranks_model::record::{CheckRecord, ScenarioRecord};
 use allranks_model::status::Status;
 
 /// The most bytes of a case's name.
@@ -68,11 +68,11 @@ impl<'a, C: CheckSet> CaseMaker<'a, C> {
         (self.case_of(&check, &class), case_extra(&check))
     }
 
-    /// Returns the case of what belongs to no check.
-    pub(super) fn trouble(&mut self, trouble: &Trouble) -> TestCase {
-        let name = self.unique(&trouble.name);
-        let text = &trouble.text;
-        let mut case = TestCaseBuilder::error(&name, Duration::ZERO, trouble.type_, text);
+    /// Returns the case of a problem that belongs to no check.
+    pub(super) fn run_problem(&mut self, problem: &RunProblem) -> TestCase {
+        let name = self.unique(&problem.name);
+        let text = &problem.text;
+        let mut case = TestCaseBuilder::error(&name, Duration::ZERO, problem.type_, text);
         case.set_classname("allranks.run").set_trace(text);
         case.build()
     }
@@ -166,16 +166,6 @@ impl<'a, C: CheckSet> CaseMaker<'a, C> {
         }
         unique
     }
-}
-
-/// Returns how long a case took.
-pub(super) fn one_case_time(duration_us: u64) -> Duration {
-    Duration::microseconds(i64::try_from(duration_us).unwrap_or(i64::MAX))
-}
-
-/// Returns true if a check was not run because the run was stopped.
-pub(super) fn is_interrupted(check: &CheckRecord) -> bool {
-    check.status() == Status::NotRun && check.summary.contains(INTERRUPTED)
 }
 
 /// The sentence, and for what is excused or not run the reason.

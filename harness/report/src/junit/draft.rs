@@ -1,17 +1,17 @@
-//! Turns results into suites, and each check into a case as the `junit-report` crate models it, one at a time.
+//! Divides results into JUnit suites: one for each column, and one for problems of the run. Cases are only counted here; `case` makes
+//! them, one at a time.
 
 use std::collections::BTreeSet;
 
 use junit_report::{Duration, OffsetDateTime};
 
-use super::case::{is_interrupted, one_case_time};
 use super::{MESSAGE_LIMIT, Properties};
 use crate::check_set::CheckSet;
 use crate::results::{Results, column_names, evidence_word};
 use crate::status_counts::Headline;
 use crate::text::{clip, one_line};
 use allranks_model::names::ScenarioId;
-use allranks_model::record::{Column, RunRecord, STOPPED};
+use allranks_model::record::{CheckRecord, Column, INTERRUPTED, RunRecord, STOPPED};
 use allranks_model::status::Status;
 
 /// The suites of a run, and what the file's root says.
@@ -38,13 +38,13 @@ pub(super) struct SuiteDraft {
 pub(super) enum Cases {
     /// The checks at these places; the names of their classes begin with `class`.
     Checks { class: String, places: Vec<usize> },
-    /// What belongs to no check.
-    Troubles(Vec<Trouble>),
+    /// Problems of the run that belong to no check.
+    RunProblems(Vec<RunProblem>),
 }
 
-/// Something that belongs to no check.
+/// A problem of the run that belongs to no check.
 #[derive(Debug)]
-pub(super) struct Trouble {
+pub(super) struct RunProblem {
     pub(super) name: String,
     pub(super) type_: &'static str,
     pub(super) text: String,
@@ -69,7 +69,7 @@ impl Draft {
         Self {
             run: one_line(&format!("allranks {}", results.run.name)),
             started: timestamp(&results.run, 0),
-            suites: suites.chain(troubles_suite(results)).collect(),
+            suites: suites.chain(run_problems_suite(results)).collect(),
         }
     }
 }
@@ -111,11 +111,11 @@ fn column_suite<C: CheckSet>(results: &Results<C>, column: &Column, name: &str) 
 }
 
 /// Returns the suite of what belongs to no check; `None` if there is nothing.
-fn troubles_suite<C: CheckSet>(results: &Results<C>) -> Option<SuiteDraft> {
+fn run_problems_suite<C: CheckSet>(results: &Results<C>) -> Option<SuiteDraft> {
     let mut all = Vec::new();
     let mut add = |name: String, type_: &'static str, text: &str| {
         let text = clip(&one_line(text), MESSAGE_LIMIT);
-        all.push(Trouble { name, type_, text });
+        all.push(RunProblem { name, type_, text });
     };
     if results.end.is_none() {
         add("run".into(), "cut-off", &Headline::of(results).sentence);
@@ -149,11 +149,21 @@ fn troubles_suite<C: CheckSet>(results: &Results<C>) -> Option<SuiteDraft> {
             errors: all.len(),
             ..Totals::default()
         },
-        cases: Cases::Troubles(all),
+        cases: Cases::RunProblems(all),
     })
 }
 
-/// A name with slashes as a dotted one.
+/// Returns how long a case took.
+pub(super) fn one_case_time(duration_us: u64) -> Duration {
+    Duration::microseconds(i64::try_from(duration_us).unwrap_or(i64::MAX))
+}
+
+/// Returns true if a check was not run because the run was stopped.
+pub(super) fn is_interrupted(check: &CheckRecord) -> bool {
+    check.status() == Status::NotRun && check.summary.contains(INTERRUPTED)
+}
+
+/// Replaces the slashes of a name by dots: `cpu/gloo` becomes `cpu.gloo`.
 pub(super) fn dotted(name: &str) -> String {
     let parts: Vec<String> = name.split('/').map(class_part).collect();
     parts.join(".")

@@ -81,8 +81,8 @@ fn write_suite<C: CheckSet>(
                 let (case, extra) = maker.check(*place, class);
                 write_case(writer, &case, &extra, dialect)
             }),
-            Cases::Troubles(all) => all.iter().try_for_each(|trouble| {
-                let case = maker.trouble(trouble);
+            Cases::RunProblems(all) => all.iter().try_for_each(|problem| {
+                let case = maker.run_problem(problem);
                 write_case(writer, &case, &CaseExtra::default(), dialect)
             }),
         }

@@ -1,4 +1,4 @@
-//! What a scenario asks of the machine while it runs, and about how long it does: known from the plan alone.
+//! Estimates from the plan alone which part of the machine a scenario keeps busy, and for about how long.
 
 use std::time::Duration;
 

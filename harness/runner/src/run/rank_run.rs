@@ -85,11 +85,11 @@ impl RankRun {
 
     /// Returns what is wrong with the rank's end after its `bye`: the token, the number of steps, the exit code, or
     /// processes it left behind. None if nothing is, or there is no `bye` or no end yet.
-    pub fn farewell_fault(&self, steps: u32) -> Option<String> {
+    pub fn exit_fault(&self, steps: u32) -> Option<String> {
         let (said, token) = self.said_bye.as_ref()?;
         let hello = self.hello.as_ref();
         if hello.is_none_or(|hello| hello.token != *token) {
-            return Some("its farewell carries another run's token".to_owned());
+            return Some("its process_end carries another run's token".to_owned());
         }
         if *said != steps {
             return Some(format!(

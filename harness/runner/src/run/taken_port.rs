@@ -1,5 +1,5 @@
-//! Tells that a port which the harness chose for a world was another process's by the time that a rank listened on it. It is free
-//! when it is leased, but the lock on it holds only for runs that share a folder of locks.
+//! Detects that a port which the harness chose for a world was taken by another process before a rank listened at it. It was
+//! free when it was leased, but the lock on it holds only for runs that share a folder of locks.
 
 use std::io;
 use std::net::TcpListener;
@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 /// Returns the port among `chosen` of which a text says that its address is in use; `None` if it says that of none of them: an
-/// address that a backend chose by itself is its own affair.
+/// address that a backend chose by itself does not count.
 pub(super) fn taken_port(text: &str, chosen: &[u16]) -> Option<u16> {
     static IN_USE: LazyLock<Regex> = LazyLock::new(|| {
         Regex::new("(?i)EADDRINUSE|address already in use").expect("two words are an expression")

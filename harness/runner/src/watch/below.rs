@@ -1,5 +1,5 @@
-//! What ranks, and the processes below them (data loaders, compilers, an evaluation in a program of its own), have used of the
-//! processor since nothing moves.
+//! Measures the processor time that ranks and the processes below them (data loaders, compilers, an evaluation in a program of
+//! its own) have used since nothing has moved.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! The messages that a rank has issued to its device and that the device has not carried out, by torch's flight recorder.
+//! Finds the messages that a rank has issued to its device and that the device has not carried out, by torch's flight recorder.
 //!
 //! On a stream the wait for a message returns at once. Whatever makes the host wait for the device later, such as
 //! `torch.cuda.synchronize()`, then waits for the message.

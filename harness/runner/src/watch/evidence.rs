@@ -363,7 +363,7 @@ impl Frame {
         let state = match process.activity {
             Some(Activity::Alive { .. }) => Process::Running,
             Some(Activity::Stopped) => Process::Stopped,
-            Some(Activity::Gone) => Process::Ended(farewell(process.call_trace.as_ref())),
+            Some(Activity::Gone) => Process::Ended(process_end(process.call_trace.as_ref())),
             None => Process::Unknown,
         };
         let mut state = RankState {
@@ -624,7 +624,7 @@ pub fn assigned_endpoint(process: &RankProcess) -> Option<String> {
 }
 
 /// Returns how a process ended, as far as other processes than its parent can tell.
-fn farewell(call_trace: Option<&CallTrace>) -> String {
+fn process_end(call_trace: Option<&CallTrace>) -> String {
     match call_trace {
         Some(call_trace) if call_trace.ended => match call_trace.errors.last() {
             Some(error) => format!("raised {}", error.lines().next().unwrap_or_default()),

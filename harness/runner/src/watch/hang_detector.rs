@@ -616,7 +616,8 @@ fn processor_ticks(limit: Duration) -> u64 {
     limit.as_millis() as u64 / 20
 }
 
-/// Collectives that tell nobody what a rank has been asked for: no server waits for its next request before one.
+/// Collectives that carry no request to the other ranks: a server that is idle does not call one of them before its next
+/// request.
 const WITHOUT_NEWS: &[&str] = &[
     "all_reduce",
     "reduce",
@@ -624,11 +625,11 @@ const WITHOUT_NEWS: &[&str] = &[
     "reduce_scatter_tensor",
     "barrier",
 ];
-/// How often a rank must have gone on to such a collective at once.
+/// The number of times that a rank must have called such a collective at once.
 const HABIT: usize = 2;
 
-/// Returns true if all others wait, for a rank that waits for requests, in a collective that cannot tell them of one, and to which
-/// the rank has always gone on from the call before within the patience: it is not idle, but has left a request half done.
+/// Returns true if a rank that waits for requests has left one half done: all other ranks wait for it in a collective that
+/// carries no request, and so far the rank has always called it within the patience after its call before.
 pub(super) fn has_left_a_request(
     evidence: &HangEvidence,
     process: &RankProcess,

@@ -1,5 +1,5 @@
-//! What a process waits for, by the function of the kernel that it sleeps in. It is a fact for a report, never a reason to accuse a rank:
-//! what is waited for may come.
+//! Names what a process waits for, from the kernel function that it sleeps in. It is a fact for a report, never a reason to
+//! accuse a rank, because what is waited for may come.
 
 /// What a process waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! One watch of a job that has watches on several nodes: the file in which it tells the others that it goes on.
+//! The heartbeat file by which one watch of a job shows the watches on other nodes that it is running.
 
 use std::fs;
 use std::io;
@@ -13,7 +13,7 @@ const FORMAT: u32 = 1;
 /// How the name of every file ends.
 const SUFFIX: &str = ".watch.json";
 
-/// See the module.
+/// The heartbeat file of one watch, as JSON.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Member {
     format: u32,
@@ -21,11 +21,11 @@ pub struct Member {
     pub host: String,
     /// Its process id on that host.
     pub pid: u32,
-    /// Goes up with every writing.
+    /// The number of times the file was written. A number that no longer grows means that the watch is gone.
     pub beat: u64,
     /// When its command ended, in seconds since 1970 by its host's clock, and the exit code; none while that runs.
     pub ended: Option<(f64, u8)>,
-    /// What it has found out alone of ranks that have not moved since; none if it has found out nothing.
+    /// A verdict that this watch reached alone, on ranks that have not moved since; none if there is none.
     pub verdict: Option<Diagnosis>,
     /// Endpoints that its ranks dial and that cannot be reached from its host, each with the reason.
     #[serde(default)]
@@ -33,12 +33,12 @@ pub struct Member {
 }
 
 impl Member {
-    /// Makes that of this process.
+    /// Makes the file's content for this process.
     pub fn here() -> Self {
         Self::on(super::node_evidence::host_name())
     }
 
-    /// Makes that of this process, on a host of this name.
+    /// Makes the file's content for this process, on a host of this name.
     pub(super) fn on(host: String) -> Self {
         Self {
             format: FORMAT,
@@ -51,12 +51,12 @@ impl Member {
         }
     }
 
-    /// Returns what tells it from all others of the job, and ends the names of its files of evidence.
+    /// Returns a name for the watch that is unique in the job; the names of its evidence files end with it.
     pub fn name(&self) -> String {
         super::node_evidence::file_name(&format!("{}.{}", self.host, self.pid))
     }
 
-    /// Writes it anew, with the next beat.
+    /// Writes the file again, with the next heartbeat number.
     ///
     /// # Errors
     /// The folder cannot be written to.

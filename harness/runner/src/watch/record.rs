@@ -1,4 +1,4 @@
-//! What torch's flight recorder has written of a process, as it stands in its file.
+//! Reads the file that torch's flight recorder has written for a process.
 
 use std::fs;
 use std::path::Path;

@@ -1,9 +1,9 @@
 //! The watches of one job on several nodes, which share a folder. Each writes there what it sees; one of them, the first by name of
 //! those that go on, judges the evidence of all and reports one verdict for the job.
 //!
-//! No clock of another host is believed: what another watch has written is as old as it was first read here, and a watch goes on as
-//! long as its beat goes up. A verdict is reported when all nodes have written their evidence anew, nothing has moved on any since
-//! the first of two equal judgements, and so all of them stood in it at one moment.
+//! Clocks of other hosts are not used: what another watch has written is as old as it was first read here, and a watch counts as
+//! running while its heartbeat number grows. A verdict is reported when all nodes have written their evidence anew, nothing has
+//! moved on any since the first of two equal judgements, and so all of them stood in it at one moment.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -22,7 +22,7 @@ use allranks_model::diagnosis::rank_set::named;
 use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
 use allranks_model::names::Rank;
 
-/// After this long without a beat, a watch or its host is taken as gone. A network file system may show a file late.
+/// The time without a heartbeat after which a watch or its host counts as gone. A network file system may show a file late.
 const LOST: Duration = Duration::from_secs(30);
 /// What a watch has found out alone is reported when it has stood for this long and the evidence of all says nothing.
 const ALONE: Duration = Duration::from_secs(10);
@@ -33,13 +33,13 @@ const EARLIER: f64 = 600.0;
 /// The file with the last verdict.
 const VERDICT: &str = "verdict.json";
 
-/// See the module.
+/// This process's watch of a job that has watches on several nodes.
 #[derive(Debug)]
 pub struct SharedJob {
     folder: PathBuf,
     own: Member,
     began: f64,
-    others: BTreeMap<String, Seen>,
+    others: BTreeMap<String, OtherWatch>,
     /// By file of evidence: when it says that it was written, when that was first read here, and the same by this process's clock.
     versions: BTreeMap<PathBuf, Version>,
     /// By world: what two judgements must agree in.
@@ -67,18 +67,18 @@ struct Candidate {
     since: Instant,
 }
 
-/// Another watch, as far as it was seen.
+/// What is known of another watch.
 #[derive(Debug)]
-struct Seen {
+struct OtherWatch {
     member: Member,
-    /// When its beat last went up.
+    /// When its heartbeat number last grew.
     changed: Instant,
-    /// Its beat went up while this watch looked, or its command has just ended.
+    /// Whether its heartbeat number grew while this watch looked, or its command has just ended.
     is_confirmed: bool,
     is_reported_lost: bool,
 }
 
-impl Seen {
+impl OtherWatch {
     fn is_living(&self) -> bool {
         self.is_confirmed && self.member.ended.is_none() && !self.is_lost()
     }
@@ -155,7 +155,7 @@ impl SharedJob {
         self.own.unreached = unreached;
         self.own.write(&self.folder)?;
         self.see()?;
-        let is_waiting = |seen: &Seen| !seen.is_confirmed && !seen.is_lost();
+        let is_waiting = |seen: &OtherWatch| !seen.is_confirmed && !seen.is_lost();
         if !self.is_first() || self.others.values().any(is_waiting) {
             // Another one reports, or it is not yet known which.
             self.candidates.clear();
@@ -233,7 +233,7 @@ impl SharedJob {
         self.own.verdict = None;
         self.own.write(&self.folder)?;
         self.see()?;
-        let has_ended_well = |seen: &Seen| match seen.is_confirmed {
+        let has_ended_well = |seen: &OtherWatch| match seen.is_confirmed {
             true => matches!(seen.member.ended, Some((_, 0))),
             // It is of an earlier start, or has just begun.
             false => seen.is_lost(),
@@ -275,7 +275,7 @@ impl SharedJob {
                 |member: &Member| member.ended.is_some_and(|(at, _)| at + EARLIER >= began);
             match self.others.get_mut(&name) {
                 None => {
-                    let seen = Seen {
+                    let seen = OtherWatch {
                         is_confirmed: is_recent(&member),
                         member,
                         changed: Instant::now(),
@@ -304,7 +304,7 @@ impl SharedJob {
         living.map(|(name, _)| name).all(|name| *name > own)
     }
 
-    /// Returns a line for each watch that has gone without a word, once.
+    /// Returns, once, a line for each watch that ended without reporting its end.
     fn lost(&mut self) -> Vec<String> {
         let lost = self
             .others

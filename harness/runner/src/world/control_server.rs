@@ -28,12 +28,12 @@ pub struct ControlServer {
     address: String,
     expected: Arc<Mutex<HashMap<String, Waiting>>>,
     patience: Duration,
-    /// Why no connection can be accepted; none if that has not lasted for [`DEAF`].
-    deaf: watch::Sender<Option<String>>,
+    /// Why no connection can be accepted; none if that has not lasted for [`REFUSAL_LIMIT`].
+    accept_error: watch::Sender<Option<String>>,
 }
 
 /// The time for which the system must refuse connections before the worlds that wait for one are told.
-const DEAF: Duration = Duration::from_secs(3);
+const REFUSAL_LIMIT: Duration = Duration::from_secs(3);
 /// Time from one attempt to accept a connection to the next, where the system refuses.
 const AGAIN: Duration = Duration::from_millis(50);
 
@@ -62,8 +62,8 @@ pub struct WorldSlot {
 
 impl WorldSlot {
     /// Returns why no connection can be accepted, as soon as the system has refused to for some seconds.
-    pub async fn deaf(&self) -> String {
-        self.control_server.deaf().await
+    pub async fn accept_error(&self) -> String {
+        self.control_server.accept_error().await
     }
 
     /// Returns the token of one rank, which the rank sends in its hello. It names the rank, so no rank can pass for
@@ -103,7 +103,7 @@ impl ControlServer {
             address,
             expected: Arc::default(),
             patience,
-            deaf: watch::Sender::default(),
+            accept_error: watch::Sender::default(),
         };
         let accepting = control_server.clone();
         let unauthenticated = Arc::new(Semaphore::new(unauthenticated));
@@ -113,7 +113,7 @@ impl ControlServer {
                 match listener.accept().await {
                     Ok((stream, _)) => {
                         if refused.take().is_some() {
-                            accepting.deaf.send_replace(None);
+                            accepting.accept_error.send_replace(None);
                         }
                         let connecting = accepting.clone().connect(stream);
                         tokio::spawn(async move {
@@ -123,8 +123,8 @@ impl ControlServer {
                     }
                     // For instance no file descriptors are left: other connections will close some.
                     Err(error) => {
-                        if refused.get_or_insert_with(Instant::now).elapsed() >= DEAF {
-                            accepting.deaf.send_replace(Some(error.to_string()));
+                        if refused.get_or_insert_with(Instant::now).elapsed() >= REFUSAL_LIMIT {
+                            accepting.accept_error.send_replace(Some(error.to_string()));
                         }
                         tokio::time::sleep(AGAIN).await;
                     }
@@ -141,9 +141,9 @@ impl ControlServer {
     }
 
     /// Returns why no connection can be accepted, as soon as the system has refused to for some seconds.
-    pub async fn deaf(&self) -> String {
-        let mut deaf = self.deaf.subscribe();
-        let why = deaf.wait_for(Option::is_some).await;
+    pub async fn accept_error(&self) -> String {
+        let mut accept_error = self.accept_error.subscribe();
+        let why = accept_error.wait_for(Option::is_some).await;
         let why = why.ok().and_then(|why| why.clone());
         match why {
             Some(why) => why,

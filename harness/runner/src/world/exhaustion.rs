@@ -1,4 +1,5 @@
-//! Tells that a machine, or a limit set on it, has no more processes or open files to give: a fault of neither backend nor driver.
+//! Detects that a machine, or a limit set on it, has no more processes or open files to give: a fault of neither backend nor
+//! driver.
 
 use std::io;
 use std::sync::LazyLock;

@@ -14,7 +14,7 @@ use tokio::sync::OnceCell;
 
 use super::LocalLauncher;
 use super::zygote::Zygote;
-use allranks_protocol::Script;
+use allranks_protocol::ForkedScript;
 
 /// Asks scripts in processes that are forked from a launcher's zygote.
 #[derive(Clone, Debug)]
@@ -68,7 +68,7 @@ impl Imported {
             env.into_iter()
                 .map(|(name, value)| (name.clone(), value.clone())),
         );
-        let script = Script {
+        let script = ForkedScript {
             text: script.to_owned(),
             argument: question.to_string(),
         };

@@ -25,7 +25,7 @@ pub struct LocalWorld {
     /// Keeps the token known to the control server.
     place: WorldSlot,
     /// Whether it has been said that no connection can be accepted.
-    is_deaf: bool,
+    is_refusal_reported: bool,
 }
 
 /// A frame for a rank: header and payload.
@@ -41,7 +41,7 @@ pub(super) trait Processes: std::fmt::Debug + Send + Sync {
     /// Returns the processes that each rank is in or below; none where that is not known.
     fn roots(&self) -> Vec<u32>;
     /// Kills what ranks left behind, when all of them have ended. Returns the processes found.
-    fn sweep(&self) -> Vec<Orphan>;
+    fn reap_orphans(&self) -> Vec<Orphan>;
 }
 
 impl LocalWorld {
@@ -60,7 +60,7 @@ impl LocalWorld {
             sender,
             processes,
             place,
-            is_deaf: false,
+            is_refusal_reported: false,
         }
     }
 
@@ -75,8 +75,8 @@ impl LocalWorld {
                     }
                 }
                 Some(event) = self.events.recv() => return event,
-                why = self.place.deaf(), if !self.is_deaf => {
-                    self.is_deaf = true;
+                why = self.place.accept_error(), if !self.is_refusal_reported => {
+                    self.is_refusal_reported = true;
                     // Those that are connected need no other connection.
                     if let Some((rank, _)) = self.writers.iter().find(|(_, writer)| writer.is_none()) {
                         let why = format!("its connection cannot be accepted: {why}");
@@ -151,8 +151,8 @@ impl LocalWorld {
 
     /// Kills what ranks left behind, when all of them have ended. Returns the processes found.
     #[must_use]
-    pub fn sweep(&self) -> Vec<Orphan> {
-        self.processes.sweep()
+    pub fn reap_orphans(&self) -> Vec<Orphan> {
+        self.processes.reap_orphans()
     }
 }
 
@@ -161,7 +161,7 @@ impl Drop for LocalWorld {
         for rank in self.writers.keys() {
             self.signal(*rank, SIGKILL);
         }
-        let _ = self.processes.sweep();
+        let _ = self.processes.reap_orphans();
     }
 }
 

@@ -135,10 +135,10 @@ impl World {
     }
 
     /// Kills what ranks left behind, when all of them have ended. Returns the processes found.
-    pub async fn sweep(&self) -> Vec<Orphan> {
+    pub async fn reap_orphans(&self) -> Vec<Orphan> {
         match self {
-            Self::Local(world) => world.sweep(),
-            Self::Nodes(world) => world.sweep().await,
+            Self::Local(world) => world.reap_orphans(),
+            Self::Nodes(world) => world.reap_orphans().await,
         }
     }
 

@@ -20,7 +20,7 @@ use super::exhaustion::is_exhaustion;
 use super::launch_spec::RankLaunchSpec;
 use super::local_world::Processes;
 use super::orphans::{Orphan, TOKEN, kill_remains};
-use super::supervise::{LastWord, SUPERVISED};
+use super::supervise::{SUPERVISED, SupervisorReport};
 use super::{Event, RankExit};
 use allranks_model::names::Rank;
 
@@ -100,7 +100,7 @@ impl Processes for SpawnedProcesses {
             .collect()
     }
 
-    fn sweep(&self) -> Vec<Orphan> {
+    fn reap_orphans(&self) -> Vec<Orphan> {
         kill_remains(&self.token)
     }
 }
@@ -127,12 +127,12 @@ pub fn start<'a>(
                 running.insert(rank, this.clone());
                 tokio::spawn(async move {
                     let status = this.wait(&mut child).await;
-                    let end = match (status, this.line.as_deref().map(LastWord::read)) {
+                    let end = match (status, this.line.as_deref().map(SupervisorReport::read)) {
                         (Ok(status), None) => end_of(status, 0),
-                        (Ok(status), Some(Some(LastWord::LeftBehind(count)))) => {
+                        (Ok(status), Some(Some(SupervisorReport::LeftBehind(count)))) => {
                             end_of(status, count)
                         }
-                        (Ok(_), Some(Some(LastWord::Exhausted))) => {
+                        (Ok(_), Some(Some(SupervisorReport::Exhausted))) => {
                             RankExit::MachineFault(EXHAUSTED.to_owned())
                         }
                         (Ok(status), Some(None)) => {
@@ -171,7 +171,8 @@ fn end_of(status: ExitStatus, left_behind: u32) -> RankExit {
     }
 }
 
-/// The end of a rank whose supervisor ended without a word. One that exits has said on the rank's log why.
+/// Returns the end of a rank whose supervisor ended without a report. A supervisor that exits has written the reason to the
+/// rank's log.
 fn end_of_supervisor(status: ExitStatus) -> RankExit {
     match status.signal() {
         Some(_) => RankExit::MachineFault(format!("something killed its supervisor ({status})")),

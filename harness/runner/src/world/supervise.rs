@@ -3,7 +3,7 @@
 //!
 //! Its standard input is a socket whose other end only the harness holds, so end of file means that the harness has ended, in
 //! whatever way. Each byte that comes is the number of a signal for the rank; just before the supervisor ends it says there its
-//! [`LastWord`]. The rank leads a process group of its own, so that a signal to it does
+//! [`SupervisorReport`]. The rank leads a process group of its own, so that a signal to it does
 //! not reach the supervisor. The supervisor ends with the rank's exit code or signal, and writes nothing to standard output and
 //! error, which belong to the rank, but what it cannot kill.
 //!
@@ -66,7 +66,7 @@ pub fn supervise(argv: &[OsString]) -> io::Error {
         Ok(child) => Pid::from_child(&child),
         Err(error) => {
             if is_exhaustion(&error) {
-                LastWord::Exhausted.say(&line);
+                SupervisorReport::Exhausted.say(&line);
             }
             let program = program.to_string_lossy();
             return io::Error::new(error.kind(), format!("cannot run {program}: {error}"));
@@ -101,7 +101,7 @@ pub fn supervise(argv: &[OsString]) -> io::Error {
     if let Some(text) = unkilled(&left) {
         let _ = writeln!(io::stderr(), "allranks: {text}");
     }
-    LastWord::LeftBehind(killed).say(&line);
+    SupervisorReport::LeftBehind(killed).say(&line);
     end_as(status)
 }
 
@@ -138,16 +138,16 @@ pub(crate) fn wait(rank: Pid) -> io::Result<ExitStatus> {
     }
 }
 
-/// What a supervisor says of its rank just before it ends.
+/// What a supervisor reports about its rank just before it ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LastWord {
+pub(crate) enum SupervisorReport {
     /// How many processes the rank left running that carry no token.
     LeftBehind(u32),
     /// The rank could not be started, because there were no more processes or open files to be had.
     Exhausted,
 }
 
-impl LastWord {
+impl SupervisorReport {
     const EXHAUSTED: u32 = u32::MAX;
 
     fn say(self, mut line: &UnixStream) {
@@ -159,7 +159,7 @@ impl LastWord {
         let _ = line.write_all(&number.to_le_bytes());
     }
 
-    /// Reads it when the supervisor has ended. None if it said nothing, because something ended it.
+    /// Reads the report after the supervisor has ended. `None` if there is none, because something ended the supervisor.
     pub(crate) fn read(mut line: &UnixStream) -> Option<Self> {
         let mut number = [0; 4];
         line.read_exact(&mut number).ok()?;

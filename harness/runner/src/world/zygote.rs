@@ -25,7 +25,7 @@ use super::{Event, Orphan, RankExit, TOKEN};
 use allranks_host as host;
 use allranks_model::excerpt::{LONGEST, excerpt};
 use allranks_model::names::Rank;
-use allranks_protocol::{Fork, FromZygote, Script, ToZygote, VERSION};
+use allranks_protocol::{Fork, ForkedScript, FromZygote, ToZygote, VERSION};
 
 /// The number of the signal that nothing can catch.
 const SIGKILL: i32 = 9;
@@ -140,7 +140,7 @@ impl Zygote {
                 Ok(status) => format!("ended ({status})"),
                 Err(error) => format!("is lost ({error})"),
             })),
-            why = control_server.deaf() => return Err(died(format!("cannot be heard: {why}"))),
+            why = control_server.accept_error() => return Err(died(format!("cannot be heard: {why}"))),
             () = used_up(child_id, patience) => {
                 return Err(died(format!("said nothing for {} s", patience.as_secs())));
             }
@@ -169,7 +169,7 @@ impl Zygote {
     /// The process was not started, or it is not known how it ended.
     pub async fn ask(
         zygote: &Self,
-        script: Script,
+        script: ForkedScript,
         env: BTreeMap<String, String>,
         limit: Duration,
     ) -> io::Result<(String, Option<ExitStatus>)> {
@@ -384,7 +384,7 @@ impl Processes for ForkedProcesses {
     }
 
     /// Finds nothing: the zygote adopts and kills what its ranks leave, and reports it with their exits.
-    fn sweep(&self) -> Vec<Orphan> {
+    fn reap_orphans(&self) -> Vec<Orphan> {
         Vec::new()
     }
 }

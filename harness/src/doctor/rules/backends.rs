@@ -1,4 +1,4 @@
-//! Backends that packages register: names that collide, and registrations that do not say what they mean.
+//! Rules about backends that packages register: names that collide, and registrations that do not mean what they seem to.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use allranks_runner::probe::{AUTOLOAD, EntryPoint};
 /// Torch's own group that completes without communicating.
 const FAKE: &str = "fake";
 
-/// Two packages have entry points of one name.
+/// Reports entry points of one name in two packages.
 pub(super) fn entry_points(facts: &Facts) -> Vec<Finding> {
     let Some(torch) = &facts.torch else {
         return Vec::new();
@@ -41,7 +41,7 @@ pub(super) fn entry_points(facts: &Facts) -> Vec<Finding> {
     collide.collect()
 }
 
-/// A backend is registered by more than one package while torch is imported.
+/// Reports a backend that several packages register while torch is imported.
 pub(super) fn registered_twice(facts: &Facts) -> Vec<Finding> {
     let collide = plugins(facts).filter_map(|plugin| {
         let (last, others) = plugin.packages.split_last()?;
@@ -63,7 +63,7 @@ pub(super) fn registered_twice(facts: &Facts) -> Vec<Finding> {
     collide.collect()
 }
 
-/// A backend was registered for a device by a bare string, whose letters torch took for devices.
+/// Reports a backend that was registered with a bare string as its devices: torch takes each letter for a device.
 pub(super) fn letters(facts: &Facts) -> Vec<Finding> {
     let Some(build) = facts.build() else {
         return Vec::new();
@@ -100,7 +100,7 @@ pub(super) fn letters(facts: &Facts) -> Vec<Finding> {
     found.collect()
 }
 
-/// The group that does nothing is some device's default.
+/// Reports a device whose default backend is `fake`, which does not communicate.
 pub(super) fn fake(facts: &Facts) -> Vec<Finding> {
     let defaults = facts.build().into_iter().flat_map(|build| &build.defaults);
     let faked = defaults.filter(|(_, backend)| *backend == FAKE);
@@ -117,7 +117,7 @@ pub(super) fn fake(facts: &Facts) -> Vec<Finding> {
     found.collect()
 }
 
-/// Packages offer backends by entry points that this torch does not look at.
+/// Reports backends that packages offer by entry points which this torch does not read.
 pub(super) fn unread(facts: &Facts) -> Vec<Finding> {
     let Some(torch) = &facts.torch else {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! Variables that hide devices from a process.
+//! Rules about variables that hide devices from a process.
 
 use std::collections::BTreeSet;
 
@@ -32,7 +32,7 @@ const MASKS: &[(&str, Grammar)] = &[
     ("NEURON_RT_VISIBLE_CORES", Grammar::Ranges),
 ];
 
-/// A mask hides all, or is not what its vendor reads.
+/// Reports a mask that hides all devices, or is not in its vendor's format.
 pub(super) fn entries(facts: &Facts) -> Vec<Finding> {
     let set = MASKS.iter().filter_map(|(name, grammar)| {
         let value = facts.variables.get(*name)?;
@@ -120,7 +120,7 @@ fn mask(facts: &Facts, name: &str, value: &str, grammar: Grammar) -> Option<Find
     None
 }
 
-/// Two masks for the same devices.
+/// Reports two masks for the same devices that contradict each other.
 pub(super) fn contradictions(facts: &Facts) -> Vec<Finding> {
     let two = |one: &str, other: &str| {
         let (first, second) = (facts.variable(one)?, facts.variable(other)?);

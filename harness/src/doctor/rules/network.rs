@@ -128,7 +128,7 @@ enum Reading {
     Prefixes,
 }
 
-/// Variables that name no interface, or one that carries nothing.
+/// Reports variables that name no interface, or one that carries no traffic.
 pub(super) fn interfaces(facts: &Facts) -> Vec<Finding> {
     let set = SOCKETS
         .iter()
@@ -210,7 +210,7 @@ fn interface(facts: &Facts, variable: &str, value: &str, reading: Reading) -> Op
     None
 }
 
-/// Ranks on one machine meet on loopback.
+/// Reports a loopback interface that is down: ranks on one machine meet there.
 pub(super) fn loopback(facts: &Facts) -> Vec<Finding> {
     let all = &facts.network.interfaces;
     let works = all
@@ -228,7 +228,7 @@ pub(super) fn loopback(facts: &Facts) -> Vec<Finding> {
     )]
 }
 
-/// Looking an address up takes seconds.
+/// Reports look-ups of addresses that take seconds.
 pub(super) fn resolver(facts: &Facts) -> Vec<Finding> {
     let slow = facts
         .network

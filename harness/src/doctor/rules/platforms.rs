@@ -95,7 +95,7 @@ fn one(platform: &PlatformFacts, reason: &str) -> Option<Finding> {
     Some(Finding::new(severity, id, what, tool, fix))
 }
 
-/// A platform can be used without some of its backends.
+/// Reports a platform that can be used without some of its backends.
 pub(super) fn backends(facts: &Facts) -> Vec<Finding> {
     let usable = facts.platforms.iter().filter(|one| one.trouble.is_none());
     let lacking = usable.flat_map(|platform| {

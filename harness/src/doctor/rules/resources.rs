@@ -12,7 +12,8 @@ fn below(value: u64, fault: u64, warning: u64) -> Option<Severity> {
     }
 }
 
-/// `/dev/shm`: data loaders and NCCL use it (NCCL some 10 to 30 MiB for each rank), containers get 64 MiB of it.
+/// Reports too little room in `/dev/shm`. Data loaders and NCCL use it (NCCL some 10 to 30 MiB for each rank); containers get 64
+/// MiB of it.
 pub(super) fn shared_memory(facts: &Facts) -> Vec<Finding> {
     let Some(shm) = &facts.memory.shm else {
         return Vec::new();
@@ -32,7 +33,7 @@ pub(super) fn shared_memory(facts: &Facts) -> Vec<Finding> {
     found.into_iter().collect()
 }
 
-/// Memory: a rank that has imported torch takes some 200 to 500 MiB.
+/// Reports too little memory. A rank that has imported torch takes some 200 to 500 MiB.
 pub(super) fn memory(facts: &Facts) -> Vec<Finding> {
     let Some(available) = facts.memory.available_mib else {
         return Vec::new();
@@ -49,7 +50,7 @@ pub(super) fn memory(facts: &Facts) -> Vec<Finding> {
     found.into_iter().collect()
 }
 
-/// The folder of temporary files: stores in files, logs, compiled kernels.
+/// Reports too little room in the folder of temporary files: stores in files, logs, compiled kernels.
 pub(super) fn temporary(facts: &Facts) -> Vec<Finding> {
     let Some(space) = &facts.memory.temporary else {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! The interpreter and its torch.
+//! Rules about the interpreter and its torch.
 
 use super::super::Severity::{Fault, Note};
 use super::super::{Died, Facts, Finding, Import, TorchFacts};
@@ -8,7 +8,7 @@ use allranks_runner::probe::{AUTOLOAD, EntryPoint, remedy};
 /// The oldest torch the driver works with.
 const OLDEST: semver::Version = semver::Version::new(2, 4, 0);
 
-/// Torch cannot be imported.
+/// Reports a torch that cannot be imported.
 pub(super) fn import(facts: &Facts) -> Vec<Finding> {
     let Some(torch) = &facts.torch else {
         return Vec::new();
@@ -50,7 +50,7 @@ pub(super) fn import(facts: &Facts) -> Vec<Finding> {
     }
 }
 
-/// Torch works, and what loads itself into it does not.
+/// Reports packages that torch loads and that fail although torch works.
 fn autoload(torch: &TorchFacts) -> Vec<Finding> {
     if torch.broken.is_empty() {
         let past = format!("{AUTOLOAD}=0 lets torch be imported without them");
@@ -147,7 +147,7 @@ fn place(import: &Import) -> String {
     }
 }
 
-/// Torch is too old.
+/// Reports a torch that is too old.
 pub(super) fn version(facts: &Facts) -> Vec<Finding> {
     let old = facts
         .build()
@@ -164,7 +164,7 @@ pub(super) fn version(facts: &Facts) -> Vec<Finding> {
     found.into_iter().collect()
 }
 
-/// Torch lacks what collectives need.
+/// Reports a torch without what collectives need.
 pub(super) fn distributed(facts: &Facts) -> Vec<Finding> {
     let Some(build) = facts.build() else {
         return Vec::new();
@@ -191,7 +191,7 @@ pub(super) fn distributed(facts: &Facts) -> Vec<Finding> {
     found
 }
 
-/// Torch was built for something else than what is here.
+/// Reports a torch that was built for other devices than this machine has.
 pub(super) fn wheel(facts: &Facts) -> Vec<Finding> {
     let Some(build) = facts.build() else {
         return Vec::new();
@@ -237,7 +237,7 @@ pub(super) fn wheel(facts: &Facts) -> Vec<Finding> {
     vec![found]
 }
 
-/// Packages that would load themselves are kept from it.
+/// Reports packages that torch is kept from loading.
 pub(super) fn entry_points(facts: &Facts) -> Vec<Finding> {
     let Some(torch) = &facts.torch else {
         return Vec::new();

@@ -219,7 +219,7 @@ pub(super) fn debug(facts: &Facts) -> Vec<Finding> {
     }
 }
 
-/// oneCCL's variables, as oneCCL itself takes them.
+/// Reports what is wrong with oneCCL's variables, read as oneCCL reads them.
 pub(super) fn oneccl(facts: &Facts) -> Vec<Finding> {
     let mut found = Vec::new();
     if let Some(value) = facts.variable("CCL_LOG_LEVEL")
@@ -280,7 +280,7 @@ pub(super) fn pjrt(facts: &Facts) -> Vec<Finding> {
     found.into_iter().collect()
 }
 
-/// Threads of many ranks on one machine.
+/// Reports too many threads for the ranks of one machine.
 pub(super) fn threads(facts: &Facts) -> Vec<Finding> {
     let local = facts
         .number("LOCAL_WORLD_SIZE")

@@ -13,7 +13,7 @@ mod waiver;
 
 pub use entry::{Entry, Expectations, Match, Point, Size};
 pub use judgement::Judgement;
-pub use proposal::{Examples, NewEntry, Proposal, Remark, Seen, propose};
+pub use proposal::{CheckAtPoint, Examples, NewEntry, Proposal, Remark, propose};
 pub use schema::{schema, waiver_schema};
 pub use verdict::{FAILED_TWICE, NO_WORLD};
 pub use waiver::{Waiver, end_of_day, is_forbidden, is_too_broad};

@@ -35,7 +35,7 @@ pub fn of_rank(scenario: &Scenario, program: &ProgramSpec, python: &Path) -> Vec
 
 /// Returns the command that runs `command` under a rank wrapper (the hidden command `rank-wrapper`) that this launcher starts.
 #[must_use]
-pub fn witnessed(
+pub fn wrapped(
     launcher: Launcher,
     binary: &Path,
     (records, logs): (&Path, &Path),

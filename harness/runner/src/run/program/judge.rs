@@ -209,7 +209,7 @@ impl ProgramEvidence<'_> {
                     }
                 }
             };
-            Some(format!("{said}; it must be {asked}{}", last_words(rank)))
+            Some(format!("{said}; it must be {asked}{}", quoted_last_line(rank)))
         });
         match &self.seen.stopped {
             Some(stopped) if !faults.is_empty() => {
@@ -290,7 +290,9 @@ impl ProgramEvidence<'_> {
                     "printed `{asked}` on line {number} of its log, before what must come first"
                 ))
             }
-            LineMatch::Missing => Some(format!("did not print `{asked}`{}", last_words(rank))),
+            LineMatch::Missing => {
+                Some(format!("did not print `{asked}`{}", quoted_last_line(rank)))
+            }
         });
         match self.seen.stopped {
             Some(_) => self.verdict(faults, Outcome::Hang, class),
@@ -406,7 +408,7 @@ impl ProgramEvidence<'_> {
     fn ends(&self) -> Vec<RankLine> {
         self.faults(|_, rank| {
             Some(match rank.end() {
-                Some(end) => format!("{end}{}", last_words(rank)),
+                Some(end) => format!("{end}{}", quoted_last_line(rank)),
                 None => "no end is known".to_owned(),
             })
         })
@@ -448,8 +450,8 @@ fn is_as_asked(end: &RankExit, asked: ExitCode) -> bool {
     }
 }
 
-/// Returns the last line of a rank's log, which often says why the rank ended.
-fn last_words(rank: &RankSeen) -> String {
+/// Returns the last line of a rank's log, quoted, which often says why the rank ended.
+fn quoted_last_line(rank: &RankSeen) -> String {
     match &rank.log_matches.last {
         Some(line) => format!("; its last line: {}", quoted(line)),
         None => "; it printed nothing".to_owned(),

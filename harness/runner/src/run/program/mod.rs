@@ -2,7 +2,7 @@
 //! what each rank leaves behind.
 //!
 //! In: a scenario with a program. Out: a [`ScenarioRun`], as of any other scenario. A rank wrapper (see
-//! [`crate::world::rank_wrapper`]) stands between the launcher and each rank; the hang detector of `allranks watch`
+//! [`run_wrapped`](crate::world::run_wrapped)) stands between the launcher and each rank; the hang detector of `allranks watch`
 //! looks at the ranks, and a verdict ends the program.
 //!
 //! | module | holds |
@@ -28,7 +28,7 @@ use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior};
 
 pub use command::{command_lines, distinctive_environment, of_rank as program_of_rank};
-use command::{environment_of, environment_under, of_rank, witnessed};
+use command::{environment_of, environment_under, of_rank, wrapped};
 use judge::{ProgramEvidence, ProgramRanks, RankSeen, Stopped};
 use launcher_start::LauncherStart;
 use own_delays::OwnDelays;
@@ -271,7 +271,7 @@ fn start(
     };
     let launcher = scenario.launcher;
     let rank = of_rank(scenario, program, &python);
-    let rank = witnessed(launcher, binary, (&folders.records, &folders.logs), &rank);
+    let rank = wrapped(launcher, binary, (&folders.records, &folders.logs), &rank);
     let (port, logs) = (at.port.to_string(), folders.launcher.to_string_lossy());
     let start = LauncherStart {
         scenario,

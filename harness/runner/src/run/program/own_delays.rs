@@ -1,5 +1,5 @@
-//! Delays of the harness itself while a program runs: it was not let run, was stopped, or took long to look at the ranks. Nothing of
-//! that is charged to the program.
+//! Records delays of the harness itself while a program runs: it was not scheduled, was stopped, or took long to look at the
+//! ranks. None of that time is charged to the program.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! When a world must act although no event comes.
+//! Works out when a world must act although no event has come.
 //!
 //! In: when something moved last, what is under way, which ranks are stopped. Out: the first [`Alarm`], and its time.
 

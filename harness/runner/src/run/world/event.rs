@@ -23,8 +23,8 @@ pub enum Event {
     Host(HostFacts),
     /// The answer to [`Action::AskMemory`]: bytes available to programs; none if the host does not report it.
     Memory(Option<u64>),
-    /// The answer to [`Action::Sweep`]: the processes that ranks had left behind.
-    Swept(Vec<Orphan>),
+    /// The answer to [`Action::ReapOrphans`]: the processes that ranks had left behind.
+    OrphansReaped(Vec<Orphan>),
 }
 
 /// Something that the world runner must do.
@@ -41,7 +41,7 @@ pub enum Action {
     /// Asks how much memory is available.
     AskMemory,
     /// Kills what ranks left behind, when all of them have ended.
-    Sweep,
+    ReapOrphans,
     /// Ends the world. No action follows it.
     Finish(Box<WorldResult>),
 }

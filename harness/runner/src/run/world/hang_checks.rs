@@ -1,4 +1,4 @@
-//! The verdicts on a world since something last moved, and which of them counts.
+//! Keeps the hang verdicts on a world since something last moved, and decides which of them counts.
 
 use std::time::Duration;
 

@@ -330,7 +330,7 @@ mod tests {
         let scenario = planned(TWO, "  - barrier: {}\n");
         let known = Expectations::default();
         let mut world = Simulation::opened(&scenario, &known);
-        world.tell(Event::Swept(Vec::new()));
+        world.tell(Event::OrphansReaped(Vec::new()));
         world.tell(Event::Memory(Some(0)));
         world.tell(Event::Host(crate::world::HostFacts::default()));
         world.answer_all();

@@ -1,4 +1,4 @@
-//! The beginning of a world: hellos, imports, `init_process_group` and groups.
+//! Begins a world: hellos, imports, `init_process_group` and groups.
 
 use std::time::Duration;
 

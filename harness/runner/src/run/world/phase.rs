@@ -79,7 +79,7 @@ pub enum Wait {
     Memory(usize),
     /// The processes that the ranks left behind; the lines say what else is wrong with how ranks ended. Events of ranks
     /// are deferred meanwhile.
-    Sweep(Vec<RankLine>),
+    Orphans(Vec<RankLine>),
     /// The exit of a process whose connection broke.
     RankExit {
         /// The rank of that process.

@@ -138,11 +138,11 @@ impl<'a> WorldRunner<'a> {
                         Action::AskMemory => {
                             events.push_back(Event::Memory(self.world.memory().await));
                         }
-                        Action::Sweep => {
-                            events.push_back(Event::Swept(self.world.sweep().await));
+                        Action::ReapOrphans => {
+                            events.push_back(Event::OrphansReaped(self.world.reap_orphans().await));
                         }
                         Action::Finish(mut result) => {
-                            let _ = self.world.sweep().await;
+                            let _ = self.world.reap_orphans().await;
                             while let Some((index, finding)) = result.checks.pop_first() {
                                 if self.stands(&finding).await {
                                     result.note_decided(index, &finding);

@@ -50,22 +50,22 @@ impl ScriptEvents {
         free.map(|(rank, _)| rank).collect()
     }
 
-    /// Takes what a rank does when it enters a call: it has gone on if it was stopped.
+    /// Notes that a rank enters a call. If it was stopped, it is running again.
     pub fn enter(&mut self, rank: Rank) {
         self.paused.retain(|(paused, _)| *paused != rank);
     }
 
-    /// Takes a mark that a rank makes.
+    /// Notes that a rank has made a mark.
     pub fn mark(&mut self, rank: Rank, name: &str) {
         self.marked.entry(name.to_owned()).or_default().insert(rank);
     }
 
-    /// Takes that a rank holds until a mark has been made.
+    /// Notes that a rank waits until a mark has been made.
     pub fn hold(&mut self, rank: Rank, name: &str) {
         self.holding.push((rank, name.to_owned()));
     }
 
-    /// Takes that a rank stops until `when`.
+    /// Notes that a rank is stopped until `when`.
     pub fn pause(&mut self, rank: Rank, when: Duration) {
         self.paused.push((rank, when));
     }

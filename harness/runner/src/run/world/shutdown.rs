@@ -1,4 +1,4 @@
-//! The end of a world: every rank's `bye` and exit, or its death, until no process is left.
+//! Ends a world: every rank's `bye` and exit, or its death, until no process is left.
 
 use std::time::Duration;
 
@@ -55,13 +55,13 @@ impl WorldState<'_> {
             return;
         };
         let fault = |rank: &Rank| {
-            let text = self.result.ranks[rank.index()].farewell_fault(self.steps)?;
+            let text = self.result.ranks[rank.index()].exit_fault(self.steps)?;
             Some(RankLine { rank: *rank, text })
         };
         let wrong: Vec<RankLine> = leaving.iter().filter_map(fault).collect();
         let Some(index) = *script else {
-            self.wait = Some(Wait::Sweep(wrong));
-            return self.act(Action::Sweep);
+            self.wait = Some(Wait::Orphans(wrong));
+            return self.act(Action::ReapOrphans);
         };
         if let Some(finding) = bad_end(wrong)
             && let Some(known) = self.result.checks.get_mut(&index)
@@ -222,7 +222,7 @@ mod tests {
         world.bye(1, 4);
         assert_eq!(world.take_done(), ["sweep"]);
         assert!(world.result.is_none());
-        world.tell(Event::Swept(Vec::new()));
+        world.tell(Event::OrphansReaped(Vec::new()));
         let result = world.result.unwrap();
         assert_eq!(result.end.unwrap().outcome, Outcome::Pass);
         assert!(result.ranks.iter().all(|rank| !rank.killed));
@@ -261,7 +261,7 @@ mod tests {
                 pid: getpid(),
                 rank: Some(Rank(1)),
             };
-            world.tell(Event::Swept(vec![of_rank_1; swept]));
+            world.tell(Event::OrphansReaped(vec![of_rank_1; swept]));
             let result = world.result.unwrap();
             assert_eq!(outcomes(&result), [(0, Outcome::Pass)]);
             let found = result.end.unwrap();
@@ -283,11 +283,11 @@ mod tests {
         world.header(1, allranks_protocol::FromRank::Bye { steps: 4, token });
         world.close(1);
         world.end(1, exit(0));
-        world.tell(Event::Swept(Vec::new()));
+        world.tell(Event::OrphansReaped(Vec::new()));
         let found = world.result.unwrap().end.unwrap();
         assert_eq!(
             found.summary,
-            "rank 1: its farewell carries another run's token"
+            "rank 1: its process_end carries another run's token"
         );
     }
 

@@ -124,7 +124,7 @@ impl<'a> Simulation<'a> {
                 Action::Kill(rank) => self.done.push(format!("kill {rank}")),
                 Action::AskHost(query) => self.queries.push(query),
                 Action::AskMemory => self.done.push("memory".to_owned()),
-                Action::Sweep => self.done.push("sweep".to_owned()),
+                Action::ReapOrphans => self.done.push("sweep".to_owned()),
                 Action::Finish(result) => self.result = Some(*result),
             }
         }
@@ -373,7 +373,7 @@ impl<'a> Simulation<'a> {
             self.bye(rank, steps);
             self.end(rank, exit(0));
         }
-        self.tell(Event::Swept(Vec::new()));
+        self.tell(Event::OrphansReaped(Vec::new()));
     }
 
     /// Ends every process that still runs as killed. Returns the world's result.

@@ -42,7 +42,7 @@ impl WorldState<'_> {
     pub fn deadline(&self) -> Option<Duration> {
         match &self.wait {
             Some(Wait::RankExit { until, .. }) => return Some(*until),
-            Some(Wait::Host { .. } | Wait::Memory(_) | Wait::Sweep(_)) => return None,
+            Some(Wait::Host { .. } | Wait::Memory(_) | Wait::Orphans(_)) => return None,
             None => {}
         }
         match &self.phase {
@@ -69,7 +69,7 @@ impl WorldState<'_> {
             (Event::Memory(available), Some(Wait::Memory(index))) => {
                 self.send_large_check(index, available);
             }
-            (Event::Swept(left_behind), Some(Wait::Sweep(wrong))) => {
+            (Event::OrphansReaped(left_behind), Some(Wait::Orphans(wrong))) => {
                 self.end_shutdown(wrong, &left_behind);
             }
             (event, wait) => {
@@ -80,7 +80,7 @@ impl WorldState<'_> {
                     Event::Interrupted => self.is_interrupted = true,
                     Event::GivenUp(why) => return Err(Stop::Failed(WorldFailure::GivenUp(why))),
                     // An answer that is not waited for is ignored.
-                    Event::Host(_) | Event::Memory(_) | Event::Swept(_) => {}
+                    Event::Host(_) | Event::Memory(_) | Event::OrphansReaped(_) => {}
                 }
             }
         }
@@ -91,7 +91,7 @@ impl WorldState<'_> {
         match &self.wait {
             Some(Wait::RankExit { .. }) => self.receive_before_end(event),
             None if !matches!(self.phase, Phase::HostPause { .. }) => self.handle(event),
-            Some(Wait::Host { .. } | Wait::Memory(_) | Wait::Sweep(_)) | None => {
+            Some(Wait::Host { .. } | Wait::Memory(_) | Wait::Orphans(_)) | None => {
                 self.deferred.push_back(event);
                 Ok(())
             }

@@ -1,6 +1,7 @@
-//! Torch's own way to the flight recorder of a job that runs: a job that was started with `TORCH_NCCL_DEBUG_INFO_PIPE_FILE` has a
-//! named pipe for each rank (`struct DumpPipe` in torch's ProcessGroupNCCL.hpp). When something is written to it, torch's watchdog
-//! writes the rank's record into a file, within about a second, in the place that it has for records of collectives that time out.
+//! Requests flight recorder dumps from a running job by torch's own named pipes: a job that was started with
+//! `TORCH_NCCL_DEBUG_INFO_PIPE_FILE` has one for each rank (`struct DumpPipe` in torch's ProcessGroupNCCL.hpp). When something
+//! is written to the pipe, torch's watchdog writes the rank's record into a file, within about a second, where it would also
+//! write the record of a collective that timed out.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -204,7 +205,7 @@ fn stamp(path: &Path) -> Option<Stamp> {
     Some((found.ino(), found.size(), found.mtime(), found.mtime_nsec()))
 }
 
-/// Writes to a pipe of this user that somebody reads from.
+/// Writes a request to a named pipe of this user. Fails at once if no process reads from the pipe.
 fn ask(path: &Path, user: u32) -> io::Result<()> {
     let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     // Without a reader it fails at once.

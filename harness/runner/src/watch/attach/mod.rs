@@ -1,5 +1,5 @@
-//! A job that runs already, looked at from outside: its ranks are found from any of its processes, and nothing of it is
-//! stopped or signalled. The one thing that is written to is torch's pipe for requests, where the job was started with one.
+//! Observes a job that runs already: its ranks are found from any of its processes, and nothing of it is stopped or signalled.
+//! The only thing that is written to is torch's pipe for requests, where the job was started with one.
 //!
 //! What is known of a rank: its process, its environment, whether its threads have run since they were looked at last, and the
 //! stack of its main thread. That is less than a call trace has: so no verdict names a rank unless none of those that wait has

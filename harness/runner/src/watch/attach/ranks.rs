@@ -1,4 +1,4 @@
-//! Which processes of this machine are the ranks of a running job, from any one of its processes.
+//! Finds the ranks of a running job among the processes of this machine, from any one of the job's processes.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 

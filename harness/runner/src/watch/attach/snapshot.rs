@@ -1,9 +1,9 @@
-//! What one rank does, over several looks.
+//! The state of one rank, from several observations.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use super::stack::{Own, Place, Stacks, What};
+use super::stack::{OwnCode, StackActivity, StackPlace, Stacks};
 use crate::watch::evidence::assigned_endpoint;
 use crate::watch::hang_detector::{IDLE_PATIENCES, SHORTEST_LIMIT, WAITING_PATIENCES};
 use crate::watch::hosts::Hosts;
@@ -22,7 +22,7 @@ pub struct RankSnapshot {
     threads: Vec<Thread>,
     /// The threads of the processes that it has started.
     below: Vec<Thread>,
-    place: Result<Place, String>,
+    place: Result<StackPlace, String>,
     /// How often the stack was read since it last changed.
     reads: u32,
     /// Since when it was seen where it is.
@@ -84,7 +84,9 @@ impl RankSnapshot {
         };
         let is_same = place == before.place;
         let waits = |threads: &[Thread]| threads.first().map(|main| main.waits);
-        let is_init = place.as_ref().is_ok_and(|place| place.what == What::Init);
+        let is_init = place
+            .as_ref()
+            .is_ok_and(|place| place.what == StackActivity::Init);
         // It dials again and again, and that is no progress.
         let stays = is_same && (has_slept || is_init);
         let python: &[u32] = place.as_ref().map_or(&[], |place| &place.threads);
@@ -105,19 +107,22 @@ impl RankSnapshot {
         }
     }
 
-    fn what(&self) -> Option<&What> {
+    fn what(&self) -> Option<&StackActivity> {
         let place = self.place.as_ref().ok().filter(|_| self.reads > 1)?;
         Some(&place.what)
     }
 
     /// Returns true if it waits for other ranks.
     pub fn is_held(&self) -> bool {
-        matches!(self.what(), Some(What::Init | What::Call(_)))
+        matches!(
+            self.what(),
+            Some(StackActivity::Init | StackActivity::Call(_))
+        )
     }
 
     /// Returns true if it is in a call that ranks make once the world is there.
     pub fn is_past_init(&self) -> bool {
-        matches!(self.what(), Some(What::Call(_)))
+        matches!(self.what(), Some(StackActivity::Call(_)))
     }
 
     /// Returns for how long the process has been where it is, as far as that was seen, or as the kernel says.
@@ -140,9 +145,13 @@ impl RankSnapshot {
     /// a server for a request, or if it is not known what it waits for.
     pub fn limit(&self, patience: Duration) -> Option<Duration> {
         let times = match self.what()? {
-            What::Own(Own::Line) => IDLE_PATIENCES,
-            What::Own(Own::Breakpoint | Own::Lock | Own::Loader) => WAITING_PATIENCES,
-            What::Own(Own::Input | Own::Library) | What::Init | What::Call(_) => return None,
+            StackActivity::Own(OwnCode::Line) => IDLE_PATIENCES,
+            StackActivity::Own(OwnCode::Breakpoint | OwnCode::Lock | OwnCode::Loader) => {
+                WAITING_PATIENCES
+            }
+            StackActivity::Own(OwnCode::Input | OwnCode::Library)
+            | StackActivity::Init
+            | StackActivity::Call(_) => return None,
         };
         Some(SHORTEST_LIMIT.max(patience * times))
     }
@@ -150,9 +159,9 @@ impl RankSnapshot {
     /// Returns a word for what the program's own code is in, as the advice has it.
     pub fn kind(&self) -> &'static str {
         match self.what() {
-            Some(What::Own(Own::Breakpoint)) => "breakpoint",
-            Some(What::Own(Own::Lock)) => "lock",
-            Some(What::Own(Own::Loader)) => "data loader",
+            Some(StackActivity::Own(OwnCode::Breakpoint)) => "breakpoint",
+            Some(StackActivity::Own(OwnCode::Lock)) => "lock",
+            Some(StackActivity::Own(OwnCode::Loader)) => "data loader",
             _ => "",
         }
     }
@@ -180,10 +189,12 @@ impl RankSnapshot {
         let is_still = self.still() >= super::MOMENT;
         let event = match what {
             // It makes calls, and goes on.
-            What::Init | What::Call(_) if !is_still && state.process == Process::Running => {
+            StackActivity::Init | StackActivity::Call(_)
+                if !is_still && state.process == Process::Running =>
+            {
                 return Some(state);
             }
-            What::Init => match rendezvous(process, hosts) {
+            StackActivity::Init => match rendezvous(process, hosts) {
                 Some(rendezvous) => EventKind::Init(rendezvous?),
                 None => EventKind::Seen(SeenCall {
                     name: "init_process_group".to_owned(),
@@ -191,8 +202,8 @@ impl RankSnapshot {
                     is_default_group: false,
                 }),
             },
-            What::Call(call) => EventKind::Seen(call.clone()),
-            What::Own(_) => EventKind::Own(format!("its own code, `{}`", place.text)),
+            StackActivity::Call(call) => EventKind::Seen(call.clone()),
+            StackActivity::Own(_) => EventKind::Own(format!("its own code, `{}`", place.text)),
         };
         let event = TraceEvent {
             what: event,

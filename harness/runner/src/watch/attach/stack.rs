@@ -1,5 +1,5 @@
-//! Where a Python process is, read from its memory by the library of py-spy. Nothing is stopped for it: memory may change while
-//! it is read, so a stack counts only if it is read twice alike and its thread has not run in between.
+//! Reads from the memory of a Python process where it is, with the library of py-spy. The process is not stopped and its memory
+//! may change meanwhile, so a stack counts only if two readings agree and the thread has not run in between.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -65,14 +65,14 @@ const INPUT_CALLS: &[&str] = &[
 ];
 /// Bytes of a local variable that are read, times 128.
 const LOCALS: u64 = 1;
-/// A stack that changes while it is read may be no stack: as many times is it read.
+/// How often a stack is read until two readings agree.
 const ATTEMPTS: usize = 3;
 
-/// What a Python process is in, by the stack of its main thread.
+/// What a Python process does, by the stack of its main thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct StackPlace {
     /// What the main thread is in.
-    pub what: What,
+    pub what: StackActivity,
     /// The program's own line: `train.py:41`.
     pub at: String,
     /// The text of that line; the name of its function if the file cannot be read.
@@ -83,20 +83,20 @@ pub struct Place {
     pub threads: Vec<u32>,
 }
 
-/// What a main thread is in.
+/// What a main thread does.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum StackActivity {
     /// `init_process_group`.
     Init,
     /// A call with other ranks.
     Call(SeenCall),
     /// The program's own code, or what that has called.
-    Own(Own),
+    Own(OwnCode),
 }
 
-/// What a program's own code is in.
+/// What a program's own code waits for or runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Own {
+pub enum OwnCode {
     /// Nothing but its own line, such as `time.sleep`.
     Line,
     /// A debugger.
@@ -128,7 +128,7 @@ impl Stacks {
     ///
     /// # Errors
     /// Its memory may not be read, or it is no Python that is known; in one line.
-    pub fn place(&mut self, pid: u32) -> Result<Place, String> {
+    pub fn place(&mut self, pid: u32) -> Result<StackPlace, String> {
         let config = Config {
             blocking: LockingStrategy::NonBlocking,
             dump_locals: LOCALS,
@@ -160,14 +160,14 @@ impl Stacks {
     }
 }
 
-fn place(pid: u32, traces: &[StackTrace]) -> Option<Place> {
+fn place(pid: u32, traces: &[StackTrace]) -> Option<StackPlace> {
     let id = |trace: &StackTrace| trace.os_thread_id.and_then(|id| u32::try_from(id).ok());
     let main = traces.iter().find(|trace| id(trace) == Some(pid))?;
     let frames = &main.frames;
     let own = frames.iter().find(|frame| !is_library(&frame.filename));
     let own = own.or(frames.first())?;
     let text = line_text(&own.filename, own.line).unwrap_or_else(|| own.name.clone());
-    Some(Place {
+    Some(StackPlace {
         what: what(frames, &text),
         at: location(pid, own),
         text,
@@ -180,7 +180,7 @@ fn place(pid: u32, traces: &[StackTrace]) -> Option<Place> {
 }
 
 /// Returns what a stack, innermost frame first, is in; `text` is the program's own line.
-fn what(frames: &[Frame], text: &str) -> What {
+fn what(frames: &[Frame], text: &str) -> StackActivity {
     // What a call calls in its turn is the library's business.
     let own = frames
         .iter()
@@ -197,19 +197,19 @@ fn what(frames: &[Frame], text: &str) -> What {
         names.any(|name| words.iter().any(|word| name.contains(word)))
     };
     let call = |name: &str, is_collective, is_default_group| {
-        What::Call(SeenCall {
+        StackActivity::Call(SeenCall {
             name: name.to_owned(),
             is_collective,
             is_default_group,
         })
     };
     if any(&["/bdb.py", "/pdb.py", "/debugpy/"]) || text.starts_with("breakpoint(") {
-        return What::Own(Own::Breakpoint);
+        return StackActivity::Own(OwnCode::Breakpoint);
     }
     if let Some(index) = inner.iter().rposition(is_c10d) {
         let name = inner[index].name.as_str();
         if name == "init_process_group" {
-            return What::Init;
+            return StackActivity::Init;
         }
         let collective = COLLECTIVES.iter().find(|(own, _)| *own == name);
         let is_default = collective.is_some_and(|(_, position)| {
@@ -232,16 +232,16 @@ fn what(frames: &[Frame], text: &str) -> What {
     if inner.is_empty() && is_of_work(text) {
         return call("wait", false, false);
     }
-    What::Own(if any(&["/torch/utils/data/"]) {
-        Own::Loader
+    StackActivity::Own(if any(&["/torch/utils/data/"]) {
+        OwnCode::Loader
     } else if text.contains(".acquire(") {
-        Own::Lock
+        OwnCode::Lock
     } else if any(INPUT) || INPUT_CALLS.iter().any(|word| text.contains(word)) {
-        Own::Input
+        OwnCode::Input
     } else if inner.is_empty() {
-        Own::Line
+        OwnCode::Line
     } else {
-        Own::Library
+        OwnCode::Library
     })
 }
 
@@ -337,7 +337,7 @@ mod tests {
     const C10D: &str = "/venv/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py";
     const LOGGER: &str = "/venv/lib/python3.11/site-packages/torch/distributed/c10d_logger.py";
 
-    fn of_call(name: &str, args: &str, kwargs: &str) -> What {
+    fn of_call(name: &str, args: &str, kwargs: &str) -> StackActivity {
         let frames = [
             frame(C10D, name, &[]),
             frame(LOGGER, "wrapper", &[("args", args), ("kwargs", kwargs)]),
@@ -348,7 +348,7 @@ mod tests {
 
     fn is_default(name: &str, args: &str, kwargs: &str) -> bool {
         match of_call(name, args, kwargs) {
-            What::Call(call) => call.is_default_group && call.is_collective,
+            StackActivity::Call(call) => call.is_default_group && call.is_collective,
             _ => false,
         }
     }
@@ -383,35 +383,35 @@ mod tests {
         let within = |file: &str, name: &str| [frame(file, name, &[]), own.clone()];
         let lib = "/usr/lib/python3.11";
         let cases = [
-            (format!("{lib}/selectors.py"), Own::Input),
-            (format!("{lib}/queue.py"), Own::Input),
-            (format!("{lib}/pdb.py"), Own::Breakpoint),
+            (format!("{lib}/selectors.py"), OwnCode::Input),
+            (format!("{lib}/queue.py"), OwnCode::Input),
+            (format!("{lib}/pdb.py"), OwnCode::Breakpoint),
             (
                 format!("{lib}/site-packages/torch/utils/data/dataloader.py"),
-                Own::Loader,
+                OwnCode::Loader,
             ),
             (
                 format!("{lib}/site-packages/torch/cuda/__init__.py"),
-                Own::Library,
+                OwnCode::Library,
             ),
         ];
         for (file, expected) in cases {
             assert_eq!(
                 what(&within(&file, "wait"), "x = f()"),
-                What::Own(expected),
+                StackActivity::Own(expected),
                 "{file}"
             );
         }
         for (text, expected) in [
-            ("time.sleep(3600)", Own::Line),
-            ("request = socket.recv()", Own::Input),
-            ("lock.acquire()", Own::Lock),
-            ("store.wait([key])", Own::Line),
+            ("time.sleep(3600)", OwnCode::Line),
+            ("request = socket.recv()", OwnCode::Input),
+            ("lock.acquire()", OwnCode::Lock),
+            ("store.wait([key])", OwnCode::Line),
         ] {
             let alone = std::slice::from_ref(&own);
-            assert_eq!(what(alone, text), What::Own(expected), "{text}");
+            assert_eq!(what(alone, text), StackActivity::Own(expected), "{text}");
         }
-        let is_call = |what: What| matches!(what, What::Call(_));
+        let is_call = |what: StackActivity| matches!(what, StackActivity::Call(_));
         assert!(is_call(what(std::slice::from_ref(&own), "work.wait()")));
         let run = "/venv/lib/python3.11/site-packages/torch/distributed/run.py";
         assert!(!is_call(what(&within(run, "main"), "main()")));

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use tokio_rustls::client::TlsStream;
 
 use super::agent_world::{self, Here, WorldCommand};
-use super::channel::{self, Incoming, Outbox, Pulse};
+use super::channel::{self, Heartbeat, Incoming, Outbox};
 use super::credentials::{Credentials, proof};
 use super::engine_slot::{EngineSlot, is_of_engine};
 use super::facts::facts;
@@ -75,7 +75,7 @@ pub async fn agent(
     let (stream, welcome) = join(&credentials, &options).await?;
     drop(credentials);
     joined(&welcome);
-    let pulse = Pulse {
+    let heartbeat = Heartbeat {
         beat: Duration::from_millis(welcome.beat_ms.max(1)),
         patience: Duration::from_millis(welcome.patience_ms.max(1)),
     };
@@ -87,7 +87,7 @@ pub async fn agent(
         scratch.path().join("zygote.log"),
         Duration::from_secs(welcome.import_patience_s),
     )?;
-    let (outbox, mut incoming) = channel::open(stream, || FromNode::Beat, pulse);
+    let (outbox, mut incoming) = channel::open(stream, || FromNode::Beat, heartbeat);
     let mut agent = Agent {
         launcher: Arc::new(launcher),
         outbox,

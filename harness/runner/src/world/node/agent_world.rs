@@ -155,7 +155,7 @@ impl AgentWorld {
                     .push(FromNode::Seen { ask, observation }, Vec::new());
             }
             WorldCommand::Sweep(ask) => {
-                let found = block_in_place(|| self.world.sweep());
+                let found = block_in_place(|| self.world.reap_orphans());
                 let left = found.iter().map(|one| {
                     let pid = one.pid.as_raw_nonzero().get();
                     (pid, one.rank)

@@ -1,7 +1,7 @@
 //! A connection that carries frames both ways, and notices that the other end is gone.
 //!
-//! An end that has nothing to send sends beats. The other end is taken as lost when no byte came for a number of ticks of this
-//! process's own clock: while this process does not run, or is slow to read, no tick passes unread.
+//! An end that has nothing to send sends heartbeats (the frame `beat`). The other end is taken as lost when no byte has come for
+//! a number of ticks of this process's own clock. While this process does not run, or is slow to read, no tick passes unread.
 
 use std::io::ErrorKind;
 use std::pin::{Pin, pin};
@@ -22,10 +22,10 @@ use allranks_protocol::{MAX_NODE_HEADER, MAX_PAYLOAD};
 /// Number of frames that wait to be written before [`Outbox::send`] waits too.
 const ROOM: usize = 256;
 
-/// When an end beats, and when the other end is lost.
+/// The intervals of heartbeats.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pulse {
-    /// Time without anything to send, after which a beat is sent; also the length of a tick.
+pub(super) struct Heartbeat {
+    /// Time without anything to send after which a heartbeat is sent; also the length of a tick.
     pub(super) beat: Duration,
     /// Time without a byte, after which the other end is lost; counted in ticks.
     pub(super) patience: Duration,
@@ -76,7 +76,7 @@ impl<H> Outbox<H> {
 pub(super) fn open<S, R>(
     stream: impl AsyncRead + AsyncWrite + Send + 'static,
     beat: impl Fn() -> S + Send + 'static,
-    pulse: Pulse,
+    heartbeat: Heartbeat,
 ) -> (Outbox<S>, mpsc::UnboundedReceiver<Incoming<R>>)
 where
     S: Serialize + Send + Sync + 'static,
@@ -87,7 +87,7 @@ where
     let (sender, incoming) = mpsc::unbounded_channel();
     let writing = async move {
         loop {
-            let (header, payload, _room) = match timeout(pulse.beat, queued.recv()).await {
+            let (header, payload, _room) = match timeout(heartbeat.beat, queued.recv()).await {
                 Ok(Some(queued)) => queued,
                 Ok(None) => break,
                 Err(_) => (beat(), Vec::new(), None),
@@ -104,7 +104,7 @@ where
     };
     tokio::spawn(async move {
         tokio::select! {
-            () = listen(reader, sender, pulse) => {}
+            () = listen(reader, sender, heartbeat) => {}
             () = writing => {}
         }
     });
@@ -116,17 +116,17 @@ where
 async fn listen<R: DeserializeOwned>(
     reader: impl AsyncRead + Unpin,
     to: mpsc::UnboundedSender<Incoming<R>>,
-    pulse: Pulse,
+    heartbeat: Heartbeat,
 ) {
     let heard = Arc::new(AtomicBool::new(false));
     let mut reader = BufReader::new(Heard {
         reader,
         heard: Arc::clone(&heard),
     });
-    let ticks = pulse
+    let ticks = heartbeat
         .patience
         .as_nanos()
-        .div_ceil(pulse.beat.as_nanos().max(1));
+        .div_ceil(heartbeat.beat.as_nanos().max(1));
     loop {
         let frame = {
             let mut reading = pin!(read_frame_within::<R>(
@@ -139,14 +139,14 @@ async fn listen<R: DeserializeOwned>(
                 tokio::select! {
                     biased;
                     frame = &mut reading => break frame,
-                    () = sleep(pulse.beat) => {}
+                    () = sleep(heartbeat.beat) => {}
                 }
                 silent = match heard.swap(false, Ordering::Relaxed) {
                     true => 0,
                     false => silent + 1,
                 };
                 if silent >= ticks {
-                    let seconds = pulse.patience.as_secs_f64();
+                    let seconds = heartbeat.patience.as_secs_f64();
                     break Err(FrameError::AtNode(format!("nothing came for {seconds} s")));
                 }
             }
@@ -190,7 +190,7 @@ impl<R: AsyncRead + Unpin> AsyncRead for Heard<R> {
 mod tests {
     use super::*;
 
-    const PULSE: Pulse = Pulse {
+    const PULSE: Heartbeat = Heartbeat {
         beat: Duration::from_millis(20),
         patience: Duration::from_millis(200),
     };

@@ -1,4 +1,4 @@
-//! The runner's types as the frames of a node have them, and back.
+//! Converts the runner's types to and from the types of a node's frames.
 
 use crate::world::Orphan;
 use crate::world::host_facts::{HostFacts, HostQuery, MeetingHost};

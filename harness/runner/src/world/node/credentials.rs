@@ -17,7 +17,7 @@ pub const CREDENTIALS: &str = "ALLRANKS_CREDENTIALS";
 /// The longest credentials, in bytes.
 const LONGEST: u64 = 64 << 10;
 
-/// See the module. They are written to a file that only its owner can read, never to a command line.
+/// The credentials of a run's node agents. They are written to a file that only its owner can read, never to a command line.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Credentials {

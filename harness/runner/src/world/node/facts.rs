@@ -1,4 +1,4 @@
-//! What an agent says of its host.
+//! Collects the facts that an agent reports about its host.
 
 use std::net::{IpAddr, ToSocketAddrs};
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Looks at all nodes of a fleet: the facts of each, its clock, and whether each reaches each other one.
+//! Collects the facts of all nodes of a fleet, their clocks, and whether each node reaches each other one.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

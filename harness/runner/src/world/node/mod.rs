@@ -1,4 +1,4 @@
-//! Node agents: hosts that start ranks for a run elsewhere.
+//! Node agents: processes on other hosts that start ranks for a run.
 //!
 //! A run listens ([`Nodes`]) and writes [`Credentials`]; on each host an [`agent`] connects with them, inside TLS. The agent is the
 //! local launcher behind that connection: it starts the ranks of a world that are placed on its host, passes their frames, tells

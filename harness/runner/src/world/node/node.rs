@@ -14,7 +14,7 @@ use crate::world::{Event, Frame, FrameError, LaunchError, RankExit};
 use allranks_model::names::Rank;
 use allranks_protocol::{FromNode, NodeFacts, ToNode};
 
-/// See the module.
+/// An admitted node agent.
 #[derive(Debug)]
 pub(super) struct Node {
     /// Its name in reports.

@@ -13,7 +13,7 @@ use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::channel::{self, Incoming, Pulse};
+use super::channel::{self, Heartbeat, Incoming};
 use super::credentials::{Credentials, is_proof};
 use super::engine::Engine;
 use super::engine_command::{EngineCommand, RunningEngine};
@@ -33,10 +33,10 @@ use allranks_suite::platform::Start;
 
 /// Number of connections that are not admitted yet, at a time.
 const UNAUTHENTICATED: usize = 256;
-/// Time without anything to send after which an end sends a beat.
+/// Time without anything to send after which an end sends a heartbeat.
 const BEAT: Duration = Duration::from_secs(1);
 /// How long agents may take to end when the run has.
-const FAREWELL: Duration = Duration::from_secs(10);
+const AGENT_EXIT_LIMIT: Duration = Duration::from_secs(10);
 
 /// How a run has its nodes.
 #[derive(Clone, Debug)]
@@ -459,10 +459,10 @@ impl Nodes {
                 node.until_over().await;
             }
         };
-        let _ = timeout(FAREWELL, all).await;
+        let _ = timeout(AGENT_EXIT_LIMIT, all).await;
         if let Some(mut engine) = self.engine.lock().await.take() {
             // It ends with its agents; dropping it kills it.
-            let _ = timeout(FAREWELL, engine.ended()).await;
+            let _ = timeout(AGENT_EXIT_LIMIT, engine.ended()).await;
         }
     }
 }
@@ -597,7 +597,7 @@ async fn admit(
             return Err(format!("{reason} (it calls itself {host})"));
         }
     };
-    let pulse = Pulse {
+    let heartbeat = Heartbeat {
         beat: BEAT.min(shared.settings.lost_after / 4),
         patience: shared.settings.lost_after,
     };
@@ -606,14 +606,14 @@ async fn admit(
         nodes: shared.settings.count,
         driver: shared.driver.clone(),
         import_patience_s: shared.import_patience.as_secs(),
-        beat_ms: pulse.beat.as_millis() as u64,
-        patience_ms: pulse.patience.as_millis() as u64,
+        beat_ms: heartbeat.beat.as_millis() as u64,
+        patience_ms: heartbeat.patience.as_millis() as u64,
     });
     if let Err(error) = write_frame(&mut stream, &welcome, &[]).await {
         shared.leave(place);
         return Err(error.to_string());
     }
-    let (outbox, incoming) = channel::open(stream, || ToNode::Beat, pulse);
+    let (outbox, incoming) = channel::open(stream, || ToNode::Beat, heartbeat);
     let node = Arc::new(Node::new(name, join.facts, outbox));
     shared.fill(place, &node, peer);
     Ok((node, incoming))

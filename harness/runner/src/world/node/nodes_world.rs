@@ -13,7 +13,7 @@ use crate::world::{Event, Orphan};
 use allranks_model::names::Rank;
 use allranks_protocol::{FromNode, NodeQuery, ToNode, ToRank};
 
-/// See the module. Dropping it kills its ranks.
+/// A world whose ranks are on several nodes. Dropping it kills its ranks.
 #[derive(Debug)]
 pub struct NodesWorld {
     world: u64,
@@ -79,7 +79,7 @@ impl NodesWorld {
     }
 
     /// Kills what ranks left behind, when all of them have ended. Returns the processes found; none on a node that is lost.
-    pub(crate) async fn sweep(&self) -> Vec<Orphan> {
+    pub(crate) async fn reap_orphans(&self) -> Vec<Orphan> {
         let world = self.world;
         let mut found = Vec::new();
         for answer in self

@@ -25,7 +25,7 @@ impl Scratch {
     /// # Errors
     /// No folder can be made.
     pub(super) fn new(temporary: &Path) -> io::Result<Self> {
-        sweep(temporary);
+        remove_stale(temporary);
         loop {
             let folder = tempfile::Builder::new()
                 .prefix(PREFIX)
@@ -52,7 +52,7 @@ impl Scratch {
 }
 
 /// Removes the folders of this user that no agent has locked. What cannot be removed stays.
-fn sweep(temporary: &Path) {
+fn remove_stale(temporary: &Path) {
     let Ok(entries) = std::fs::read_dir(temporary) else {
         return;
     };

@@ -1,4 +1,4 @@
-//! The kind of a failure: what of it an entry pins.
+//! The part of a failure that an entry pins: outcome, class, message.
 
 use crate::case::is_name;
 use allranks_model::outcome::Outcome;
@@ -9,9 +9,9 @@ const LONGEST: usize = 80;
 /// Shortest text that says something.
 const SHORTEST: usize = 8;
 
-/// What is alike in failures for which one entry will do.
+/// The failures that one entry describes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Kind {
+pub(super) struct FailureKind {
     /// What happened.
     pub outcome: Outcome,
     /// The class of a mismatch or an error; `None` if it has none that can be written.
@@ -20,7 +20,7 @@ pub(super) struct Kind {
     pub message: Option<String>,
 }
 
-impl Kind {
+impl FailureKind {
     /// Returns the kind of a failure.
     pub(super) fn of(record: &CheckRecord) -> Self {
         let outcome = record.outcome;

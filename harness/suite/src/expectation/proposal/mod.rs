@@ -10,14 +10,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use self::cover::{Region, cover};
 use self::field::{Cell, FIELDS, cell};
-use self::kind::Kind;
+use self::kind::FailureKind;
 use crate::expectation::{Expectations, Point};
 use allranks_model::outcome::{Outcome, Verdict};
 use allranks_model::record::CheckRecord;
 
 /// A check of a run: its point of the plan, and its record with the verdict that it has by the expectations of today.
 #[derive(Clone, Copy, Debug)]
-pub struct Seen<'a> {
+pub struct CheckAtPoint<'a> {
     /// The point.
     pub point: Point<'a>,
     /// The record.
@@ -93,7 +93,7 @@ pub enum Remark {
 /// What is known of all checks with the same fields.
 #[derive(Debug, Default)]
 struct State {
-    kinds: BTreeSet<Kind>,
+    kinds: BTreeSet<FailureKind>,
     of: Examples,
     /// For each check of it: whether some round failed unexpectedly, and whether some passed.
     checks: BTreeMap<String, (bool, bool)>,
@@ -102,7 +102,7 @@ struct State {
 /// What all cells of one entry have in common.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct SharedFailure {
-    kinds: BTreeSet<Kind>,
+    kinds: BTreeSet<FailureKind>,
     is_intermittent: bool,
     also_passes: bool,
 }
@@ -124,7 +124,7 @@ impl Examples {
 pub fn propose<'a>(
     expectations: &Expectations,
     planned: impl IntoIterator<Item = Point<'a>>,
-    seen: &[Seen<'_>],
+    seen: &[CheckAtPoint<'_>],
 ) -> Proposal {
     // Worlds that do not initialise have entries of their own.
     let mut worlds = BTreeMap::<Cell, State>::new();
@@ -152,7 +152,7 @@ pub fn propose<'a>(
         match seen.record.verdict {
             Verdict::Regression => {
                 *has_failed = true;
-                state.kinds.insert(Kind::of(seen.record));
+                state.kinds.insert(FailureKind::of(seen.record));
                 state.of.add(seen.record);
             }
             Verdict::Expected => *has_passed = true,
@@ -168,7 +168,7 @@ pub fn propose<'a>(
 }
 
 /// Returns why a new entry does not settle a result; `None` if it does, or if there is nothing to settle.
-fn remark(expectations: &Expectations, seen: &Seen<'_>) -> Option<Remark> {
+fn remark(expectations: &Expectations, seen: &CheckAtPoint<'_>) -> Option<Remark> {
     let entry = expectations.find(&seen.point);
     match (seen.record.verdict, entry) {
         (Verdict::Regression, _) if seen.record.outcome == Outcome::HarnessError => {
@@ -259,12 +259,13 @@ impl Examples {
 impl SharedFailure {
     fn entry(&self, matches: Vec<(&'static str, Vec<String>)>, of: Examples) -> NewEntry {
         // A list pins all failures of the entry, so it is left out where one of them has nothing to be pinned by.
-        let all = |text: fn(&Kind) -> Option<&String>| {
+        let all = |text: fn(&FailureKind) -> Option<&String>| {
             let texts: Option<BTreeSet<&String>> = self.kinds.iter().map(text).collect();
             texts.unwrap_or_default().into_iter().cloned().collect()
         };
         let outcomes: BTreeSet<Outcome> = self.kinds.iter().map(|kind| kind.outcome).collect();
-        let has_class = |kind: &Kind| matches!(kind.outcome, Outcome::Mismatch | Outcome::Error);
+        let has_class =
+            |kind: &FailureKind| matches!(kind.outcome, Outcome::Mismatch | Outcome::Error);
         let classed: Option<BTreeSet<&String>> = self
             .kinds
             .iter()

@@ -77,10 +77,10 @@ impl Table {
     }
 
     fn proposal(&self, expectations: &Expectations, records: &[CheckRecord]) -> Proposal {
-        let seen: Vec<Seen<'_>> = self
+        let seen: Vec<CheckAtPoint<'_>> = self
             .points()
             .zip(records)
-            .map(|(point, record)| Seen {
+            .map(|(point, record)| CheckAtPoint {
                 point,
                 record,
                 id: record.id.as_str(),
@@ -264,7 +264,7 @@ fn a_check_that_fails_in_one_round_alone_comes_and_goes() {
     let passed = table.records(&none, |_| (Outcome::Pass, "", ""));
     let failed = table.records(&none, |_| (Outcome::Mismatch, "no-op", "nothing"));
     let point = table.points().next().unwrap();
-    let seen = [&passed[0], &failed[0]].map(|record| Seen {
+    let seen = [&passed[0], &failed[0]].map(|record| CheckAtPoint {
         point,
         record,
         id: record.id.as_str(),

@@ -1,5 +1,5 @@
-//! New entries as the text of a file of expectations. `reason` and `url` are empty in it: a file that has them so is refused when it is
-//! loaded, until somebody has written both.
+//! Writes new entries as the text of a file of expectations. `reason` and `url` are empty in it: a file that has them so is
+//! refused when it is loaded, until both are written.
 
 use std::fmt::{self, Display};
 

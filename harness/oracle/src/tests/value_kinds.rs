@@ -1,5 +1,5 @@
-//! Random reals, special values, integer extremes and factors: right answers verify, wrong ones have names, and what is
-//! observed is so.
+//! Tests of random reals, special values, integer extremes and factors: right answers verify, wrong ones are classified, and
+//! observations are correct.
 
 use super::*;
 use allranks_model::capability::{Accumulation, Promises};
@@ -25,13 +25,13 @@ fn is(check: &OpCheck, bug: Bug, class: &str) {
 
 const ALL_REDUCE: Op = Op::AllReduce;
 
-/// Every check of the lanes that has a meaning.
+/// Every check with these kinds of values that has a meaning.
 fn checks() -> impl Iterator<Item = OpCheck> {
-    let lanes = [Values::Random, Values::Special, Values::Extremes];
+    let kinds = [Values::Random, Values::Special, Values::Extremes];
     let ops = Op::ALL.iter().copied().filter(|op| op.takes("values"));
     ops.flat_map(move |op| {
         SIZES.into_iter().flat_map(move |ranks| {
-            lanes.into_iter().flat_map(move |values| {
+            kinds.into_iter().flat_map(move |values| {
                 DType::ALL.iter().copied().flat_map(move |dtype| {
                     let reduces = ReduceOp::ALL
                         .iter()

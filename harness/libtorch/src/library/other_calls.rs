@@ -1,4 +1,4 @@
-//! Everything but ops: setting up, groups, works, and what a script does to its own process.
+//! Makes the calls that are neither collectives nor messages: setup, groups, works, and what a script does to its own process.
 
 use std::ffi::OsStr;
 use std::thread;
@@ -24,8 +24,13 @@ const AGAIN: Duration = Duration::from_millis(10);
 const TORCH: &str = "torch";
 
 impl Library {
-    /// Makes one call that is no op.
-    pub(super) fn verb(&mut self, rank: &mut dyn Rank, call: &Call, index: usize) -> Result<Value> {
+    /// Makes one call that is neither a collective nor a message.
+    pub(super) fn other_call(
+        &mut self,
+        rank: &mut dyn Rank,
+        call: &Call,
+        index: usize,
+    ) -> Result<Value> {
         match call {
             Call::Prepare {
                 import,

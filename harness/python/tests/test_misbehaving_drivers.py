@@ -1,6 +1,6 @@
 """The misbehaving drivers of `fixtures/drivers` do exactly what they say, seen from the harness's side.
 
-What the harness must make of each is for the harness's own tests; here only the vice itself is proved, and that a
+What the harness must make of each is for the harness's own tests; here only the fault itself is proved, and that a
 driver is honest in everything else.
 """
 
@@ -15,14 +15,14 @@ import time
 import unittest
 from pathlib import Path
 
-from .playing_harness import TOKEN, Folder, Listener, environment, free_port
+from .fake_harness import TOKEN, Folder, Listener, environment, free_port
 
 DRIVERS = Path(__file__).resolve().parents[3] / "fixtures" / "drivers"
 TENSOR = {"storage": 0, "dtype": "float32", "shape": [2], "strides": [2], "offset": 1}
 CALLS = [{"call": "all_reduce", "group": "world", "tensor": 0, "op": "sum"}, {"call": "barrier", "group": "world"}]
 
 
-class VicesTest(unittest.TestCase):
+class MisbehavingDriversTest(unittest.TestCase):
     def setUp(self):
         self.folder = Folder(prefix="ar")
         self.addCleanup(self.folder.cleanup)
@@ -118,9 +118,9 @@ class VicesTest(unittest.TestCase):
             answers.append(struct.unpack("<4f", payload))
         return answers
 
-    def test_every_driver_says_its_vice_and_the_outcome(self):
+    def test_every_driver_documents_its_fault_and_the_outcome(self):
         for path in DRIVERS.glob("*.py"):
-            if path.stem not in ("pretend", "skeleton"):  # which have no vice
+            if path.stem not in ("pretend", "skeleton"):  # which have no fault
                 self.assertIn("Must be: ", ast.get_docstring(ast.parse(path.read_text())), path)
                 self.assertTrue(hasattr(self, f"test_{path.stem}"), path)
 

@@ -1,12 +1,12 @@
-//! A call that a coalescing manager has gathered, as data.
+//! A call that a coalescing manager has gathered for later, as data.
 
 use tch::Tensor;
 
 /// A call that was gathered instead of made.
 #[derive(Debug)]
-pub struct Recorded {
+pub struct GatheredCall {
     /// The call.
-    pub what: What,
+    pub what: GatheredOp,
     /// The tensor that it reads, or reads and writes.
     pub input: Tensor,
     /// The tensor that it writes; `None` if that is `input`.
@@ -15,9 +15,9 @@ pub struct Recorded {
     pub op: Option<allranks_model::dtype::ReduceOp>,
 }
 
-/// The calls that are gathered; others are made at once even inside a manager.
+/// The ops that are gathered; others are made at once even inside a manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum GatheredOp {
     AllReduce,
     AllGatherIntoTensor,
     ReduceScatterTensor,
