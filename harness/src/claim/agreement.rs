@@ -8,11 +8,14 @@ use super::replan::Replan;
 use super::run_review::Run;
 use crate::suite::Suite;
 use allranks_model::names::CheckId;
+use allranks_model::outcome::Verdict;
 use allranks_model::record::CheckRecord;
 use allranks_suite::expectation::Point;
 
-/// The fewest checks whose times tell one run from a copy.
+/// The fewest measured times that tell one run from a copy.
 const ENOUGH: usize = 5;
+/// A second.
+const SECOND_MS: u64 = 1000;
 
 /// Reviews whether these are two runs of the same. Returns whether they are.
 pub fn check_pair(folder: &Path, runs: &[Run; 2], rejections: &mut Rejections) -> bool {
@@ -21,10 +24,16 @@ pub fn check_pair(folder: &Path, runs: &[Run; 2], rejections: &mut Rejections) -
         let path = folder.join(format!("runs/{number}/results.jsonl"));
         std::fs::read(path).unwrap_or_default()
     };
-    if bytes(1) == bytes(2) || has_same_times(one, two) {
-        let text = "both runs are one: every check took the same time, to the microsecond";
+    if bytes(1) == bytes(2) || has_same_times(one, two) || has_same_spans(one, two) {
+        let text =
+            "both runs are one: most of what they measured took the same time, to the microsecond";
         rejections.add(Reason::RunReused, text);
         return false;
+    }
+    if overlap(one.period_ms(), two.period_ms()) {
+        let text =
+            "a run began before the other had ended: they are to be made one after the other";
+        rejections.add(Reason::RunsOverlap, text);
     }
     let parts = [
         ("suite", one.identity.cases == two.identity.cases),
@@ -56,22 +65,47 @@ pub fn check_pair(folder: &Path, runs: &[Run; 2], rejections: &mut Rejections) -
     differing.is_none()
 }
 
+/// Returns whether two periods overlap. Their beginnings are known to the second.
+fn overlap(one: (u64, u64), two: (u64, u64)) -> bool {
+    let (first, second) = if one.0 <= two.0 {
+        (one, two)
+    } else {
+        (two, one)
+    };
+    second.0.saturating_add(SECOND_MS) <= first.1
+}
+
+/// Returns whether most checks of which a time was measured took the same.
 fn has_same_times(one: &Run, two: &Run) -> bool {
     let theirs = by_id(two);
-    let timed = one
-        .results
-        .checks
-        .iter()
-        .filter(|check| check.duration_us > 0);
-    let mut count = 0;
-    for check in timed {
-        count += 1;
-        let other = theirs.get(&check.id);
-        if other.is_none_or(|other| other.duration_us != check.duration_us) {
-            return false;
-        }
+    let checks = one.results.checks.iter();
+    let timed = checks.filter(|check| check.duration_us > 0);
+    are_most_equal(timed.filter_map(|check| {
+        let other = theirs.get(&check.id)?;
+        (other.duration_us > 0).then_some(other.duration_us == check.duration_us)
+    }))
+}
+
+/// Returns whether most ranks did everything at the same times.
+fn has_same_spans(one: &Run, two: &Run) -> bool {
+    let scenarios = two.results.scenarios.iter();
+    let theirs: BTreeMap<_, _> = scenarios.map(|one| (&one.id, &one.ranks)).collect();
+    let ranks = one.results.scenarios.iter().filter_map(|scenario| {
+        let others = theirs.get(&scenario.id)?;
+        Some(scenario.ranks.iter().zip(others.iter()))
+    });
+    let timed = ranks.flatten().filter(|(rank, _)| rank.spans.len() > 1);
+    are_most_equal(timed.map(|(rank, other)| rank.spans == other.spans))
+}
+
+/// Returns whether there are enough comparisons to tell, and more than half of them came out equal.
+fn are_most_equal(comparisons: impl Iterator<Item = bool>) -> bool {
+    let (mut all, mut equal) = (0, 0);
+    for is_equal in comparisons {
+        all += 1;
+        equal += usize::from(is_equal);
     }
-    count >= ENOUGH
+    all >= ENOUGH && 2 * equal > all
 }
 
 fn by_id(run: &Run) -> BTreeMap<&CheckId, &CheckRecord> {
@@ -79,8 +113,8 @@ fn by_id(run: &Run) -> BTreeMap<&CheckId, &CheckRecord> {
     checks.map(|check| (&check.id, check)).collect()
 }
 
-/// Reviews whether every check came to the same in both runs. Only an expectation that says that a failure comes and goes
-/// allows a difference.
+/// Reviews whether every check came to the same in both runs. Only an expectation allows a difference: one that says that a failure
+/// comes and goes, or one of which each run had one of the ways to fail that it names.
 pub fn check_results(runs: &[Run; 2], plan: &Replan, suite: &Suite, rejections: &mut Rejections) {
     let theirs = by_id(&runs[1]);
     let planned = plan.checks();
@@ -92,6 +126,9 @@ pub fn check_results(runs: &[Run; 2], plan: &Replan, suite: &Suite, rejections: 
         if came_to(check) == came_to(other) {
             continue;
         }
+        // One entry counts for a check, so both are ways that it names.
+        let is_excused = matches!(check.verdict, Verdict::KnownFailure | Verdict::Waived)
+            && check.verdict == other.verdict;
         let comes_and_goes = planned.get(&check.id).is_some_and(|planned| {
             let point = Point::of(planned.scenario, &check.column.torch, planned.check);
             let entry = suite.expectations.find(&point);
@@ -100,12 +137,32 @@ pub fn check_results(runs: &[Run; 2], plan: &Replan, suite: &Suite, rejections: 
                 && is_fine(other)
                 && entry.is_some_and(|entry| entry.intermittent || entry.also_passes.is_some())
         });
-        if !comes_and_goes {
+        if !is_excused && !comes_and_goes {
             let text = format!(
                 "{}: {} ({}) in run 1, {} ({}) in run 2",
                 check.id, check.outcome, check.verdict, other.outcome, other.verdict
             );
             rejections.add(Reason::RunsDisagree, text);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn periods_overlap_by_more_than_their_beginnings_are_known() {
+        assert!(!overlap((0, 10_500), (10_000, 20_000)));
+        assert!(!overlap((10_000, 20_000), (0, 10_500)));
+        assert!(overlap((0, 11_000), (10_000, 20_000)));
+        assert!(overlap((10_000, 20_000), (0, 90_000)));
+    }
+
+    #[test]
+    fn a_copy_is_told_by_most_of_its_times() {
+        let equal = |count: usize, of: usize| are_most_equal((0..of).map(|index| index < count));
+        assert!(equal(5, 5) && equal(51, 100));
+        assert!(!equal(4, 4) && !equal(50, 100));
     }
 }

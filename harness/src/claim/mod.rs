@@ -24,6 +24,7 @@ mod reason;
 mod record_review;
 mod replan;
 mod run_review;
+mod scenario_review;
 mod signature;
 mod submit;
 mod verify;

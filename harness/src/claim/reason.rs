@@ -43,7 +43,7 @@ pub enum Reason {
     RunPartial,
     /// A failed check was run again until it passed.
     RunRetried,
-    /// A record of a check that is not in the plan.
+    /// A record of a check or scenario that is not in the plan.
     UnplannedCheck,
     /// A record says something else than the plan, or is there twice.
     EditedRecord,
@@ -53,9 +53,9 @@ pub enum Reason {
     EditedTotals,
     /// A pass that no run records.
     ImplausiblePass,
-    /// The log of a rank is not there.
+    /// The log of a rank is not there, or is that of another rank.
     MissingLog,
-    /// The record of a run's environment is missing or empty.
+    /// The record of a run's environment is missing, or does not tell the system or the packages.
     MissingEnvironment,
     /// A platform, expectation or waiver file is not the one that the runs were given.
     EditedInput,
@@ -69,6 +69,8 @@ pub enum Reason {
     OtherEvidence,
     /// Both runs are one.
     RunReused,
+    /// A run began before the other had ended.
+    RunsOverlap,
     /// The runs were not made from the same things.
     RunsDiffer,
     /// A check came to different things in the two runs.

@@ -160,13 +160,16 @@ fn implausible(record: &CheckRecord, planned: &Planned<'_>) -> Option<String> {
         return Some("a pass with a class or a wrong element".to_owned());
     }
     let size = planned.scenario.world_size.0 as usize;
+    let is_op = planned
+        .check
+        .is_some_and(|check| matches!(check.kind, CheckKind::Op(_) | CheckKind::Stack(_)));
+    if is_op && record.duration_us == 0 {
+        return Some("a pass that took no time".to_owned());
+    }
     if record.checked.len() != size {
         let ranks = record.checked.len();
         return Some(format!("a pass of {size} ranks that compared on {ranks}"));
     }
-    let is_op = planned
-        .check
-        .is_some_and(|check| matches!(check.kind, CheckKind::Op(_) | CheckKind::Stack(_)));
     let lacks = |count: &u64| *count == 0;
     let is_empty = match is_op {
         true => record.checked.iter().any(lacks),

@@ -1,15 +1,17 @@
 //! One run of a package: whether it is a whole run of this suite, and whether every record follows from the plan.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use super::product::{Claim, Product};
 use super::reason::{Reason, Rejections};
 use super::record_review;
 use super::replan::Replan;
-use crate::conclusion::end_record;
+use super::scenario_review;
+use crate::conclusion::{Exit, end_record};
 use crate::suite::{self, Suite};
 use allranks_model::evidence::Evidence;
+use allranks_model::names::RequirementId;
 use allranks_model::record::{Origin, STOPPED, SuiteIdentity};
 use allranks_report::{Results, jsonl};
 use allranks_runner::world::python_files;
@@ -191,20 +193,48 @@ impl Run {
         if again.verdicts != end.verdicts || again.outcomes != end.outcomes {
             let text = format!("{name}: the totals at its end are not those of its records");
             rejections.add(Reason::EditedTotals, text);
-        } else if end.exit_code != again.exit_code && end.troubles.is_empty() {
+        }
+        if again.duration_ms != end.duration_ms {
             let text = format!(
-                "{name} ended with {}, its records amount to {}",
-                end.exit_code, again.exit_code
+                "{name} took {} ms, its scenarios {} ms",
+                end.duration_ms, again.duration_ms
             );
             rejections.add(Reason::EditedTotals, text);
         }
+        // A problem is never as good as none.
+        let is_good = end.exit_code == Exit::AsExpected as u8;
+        if end.exit_code == again.exit_code && (end.troubles.is_empty() || !is_good) {
+            return;
+        }
+        let name = format!("{name} ended with {}", end.exit_code);
+        // What belongs to no check may make a run worse than its records.
+        let (reason, text) = match end.troubles.first() {
+            Some(_) if end.exit_code == Exit::Unexpected as u8 => return,
+            Some(trouble) if end.exit_code == Exit::RunIssue as u8 => {
+                (Reason::HarnessFailed, format!("{name}: {trouble}"))
+            }
+            Some(trouble) if end.exit_code == Exit::Incomplete as u8 => {
+                (Reason::RunPartial, format!("{name}: {trouble}"))
+            }
+            Some(trouble) => {
+                let text = format!("{name}, though there was: {trouble}");
+                (Reason::EditedTotals, text)
+            }
+            None => {
+                let text = format!("{name}, its records amount to {}", again.exit_code);
+                (Reason::EditedTotals, text)
+            }
+        };
+        rejections.add(reason, text);
     }
 
     /// Looks up the product in the record of the environment.
     fn check_environment(&self, folder: &Path, product: &Product, rejections: &mut Rejections) {
         let name = &self.name;
         let text = std::fs::read(folder.join("environment.json")).unwrap_or_default();
-        let Ok(environment) = serde_json::from_slice::<serde_json::Value>(&text) else {
+        let environment = serde_json::from_slice::<serde_json::Value>(&text);
+        let environment = environment.ok().filter(|one| one["system"].is_string());
+        let Some(environment) = environment else {
             let text = format!("{name} has no record of its environment");
             rejections.add(Reason::MissingEnvironment, text);
             return;
@@ -243,6 +273,26 @@ impl Run {
         }
     }
 
+    /// Compares the sentences of the requirements, which reports show, with the suite's.
+    fn check_requirements(&self, suite: &Suite, rejections: &mut Rejections) {
+        let is_own = |(id, text): &(&RequirementId, &String)| {
+            let own = suite.requirements.get(id);
+            own.is_some_and(|own| own.text == **text)
+        };
+        let mut sentences = self.results.run.requirements.iter();
+        if let Some((id, _)) = sentences.find(|one| !is_own(one)) {
+            let text = format!("{}: the sentence of {id} is not the suite's", self.name);
+            rejections.add(Reason::EditedRecord, text);
+        }
+    }
+
+    /// Returns when the run began and when it ended, in milliseconds since the Unix epoch.
+    pub fn period_ms(&self) -> (u64, u64) {
+        let began = self.results.run.started.saturating_mul(1000);
+        let took = self.results.end.as_ref().map_or(0, |end| end.duration_ms);
+        (began, began.saturating_add(took))
+    }
+
     /// Reviews every record against the plan.
     pub fn check_records(
         &self,
@@ -278,46 +328,9 @@ impl Run {
             );
             rejections.add(Reason::RunPartial, text);
         }
-        self.check_scenarios(folder, plan, rejections);
+        self.check_requirements(suite, rejections);
+        scenario_review::review(self, folder, plan, rejections);
     }
-
-    fn check_scenarios(&self, folder: &Path, plan: &Replan, rejections: &mut Rejections) {
-        let name = &self.name;
-        let recorded: BTreeMap<&str, _> = self
-            .results
-            .scenarios
-            .iter()
-            .map(|scenario| (scenario.id.as_str(), scenario))
-            .collect();
-        for scenario in &plan.scenarios {
-            let Some(record) = recorded.get(scenario.id.as_str()) else {
-                let text = format!("{name} has no record of scenario {}", scenario.id);
-                rejections.add(Reason::RunPartial, text);
-                continue;
-            };
-            // Of a world that could not be started there are no ranks; its checks say so.
-            if record.worlds == 0 || (record.trouble.is_some() && record.ranks.is_empty()) {
-                continue;
-            }
-            if record.ranks.len() != scenario.world_size.0 as usize {
-                let text = format!("{name}: {} does not record all of its ranks", scenario.id);
-                rejections.add(Reason::EditedRecord, text);
-            }
-            let logs = record.ranks.iter().map(|rank| rank.log.as_str());
-            let mut lost = logs.filter(|log| !is_below(folder, log));
-            if let Some(log) = lost.next() {
-                rejections.add(Reason::MissingLog, format!("{name}: {log} is not there"));
-            }
-        }
-    }
-}
-
-/// Returns whether a path that a record gives is that of a file below the run's folder.
-fn is_below(folder: &Path, path: &str) -> bool {
-    let is_plain = Path::new(path)
-        .components()
-        .all(|part| matches!(part, std::path::Component::Normal(_)));
-    is_plain && folder.join(path).is_file()
 }
 
 /// Returns the name of a package as indexes compare it: `torch-example` of `Torch_Example`.
@@ -347,15 +360,5 @@ mod tests {
     fn names_of_packages_are_compared_as_indexes_do() {
         assert_eq!(normal("Torch_Example"), normal("torch-example"));
         assert_ne!(normal("torchexample"), normal("torch-example"));
-    }
-
-    #[test]
-    fn a_log_is_below_its_run() {
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("rank0.log"), "").unwrap();
-        assert!(is_below(folder.path(), "rank0.log"));
-        for path in ["rank1.log", "../rank0.log", "/etc/passwd", ""] {
-            assert!(!is_below(folder.path(), path), "{path}");
-        }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
 
@@ -29,6 +29,9 @@ use allranks_yaml::Source;
 pub const PRODUCT: &str = "product.yaml";
 /// Folders of the files that the runs were given.
 pub const INPUTS: &[&str] = &["platforms", "expectations", "waivers"];
+
+/// The length of a day.
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// What is known of a package.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -120,10 +123,11 @@ fn examine(
         return Ok(());
     };
     let runs = [one, two];
-    if manifest.suite != runs[0].identity {
+    if manifest.suite != runs[0].identity || manifest.allranks != runs[0].results.run.allranks {
         let text = format!("{MANIFEST} names another suite than the runs");
         rejections.add(Reason::BadManifest, text);
     }
+    check_written(&manifest, &runs, now, rejections);
     review.suite = Some(manifest.suite);
     review.driver = Some(runs[0].driver().to_owned());
     let torch = runs[0].torch().first().copied().unwrap_or_default();
@@ -229,6 +233,26 @@ pub fn check_manifest(
         );
     }
     Some(manifest)
+}
+
+/// Compares when a package was written with when its runs ended, and with today.
+fn check_written(
+    manifest: &Manifest,
+    runs: &[Run; 2],
+    now: SystemTime,
+    rejections: &mut Rejections,
+) {
+    let mut ends = runs.iter().map(|run| run.period_ms().1 / 1000);
+    if ends.any(|end| manifest.created < end) {
+        let text = format!("{MANIFEST} was written before the runs had ended");
+        rejections.add(Reason::BadManifest, text);
+    }
+    // Clocks differ, though not by days.
+    let latest = (now + DAY).duration_since(SystemTime::UNIX_EPOCH);
+    if latest.is_ok_and(|latest| manifest.created > latest.as_secs()) {
+        let text = format!("{MANIFEST} is of a day that is to come");
+        rejections.add(Reason::BadManifest, text);
+    }
 }
 
 /// Compares the platform, expectation and waiver files of a package, by the digests of its files, with those that the runs were given.

@@ -925,8 +925,12 @@
     byId("trend-note").textContent = nights.length < 2 ? "There is no run before this one."
       : `Since ${nights[nights.length - 2].name}: ${since.join(", ") || "nothing broke, nothing was fixed"}. ${counted(steady, "check")} steady.`;
     const symbols = { broken: "regression", "failing in every run": "regression", flaky: "unexpected-pass", fixed: "passed" };
+    const mark = (group) => make("span", { class: `mark s-${symbols[group.course] || "not-run"}` }, `${group.symbol} ${group.words}`);
+    // Where the groups do not fit on one screen: each with its cause, in a line.
+    byId("trend-overview").replaceChildren(...groups.slice(0, 8).map((group) => make("li", {}, mark(group), " ", make("b", {}, grouped(group.checks)), " ",
+      group.changed || `in ${group.failed}`)));
     byId("trend-list").replaceChildren(...groups.slice(0, 12).map((group) => make("li", { class: "course" },
-      make("p", { class: "what" }, make("span", { class: `mark s-${symbols[group.course] || "not-run"}` }, `${group.symbol} ${group.words}`), " ",
+      make("p", { class: "what" }, mark(group), " ",
         make("b", {}, counted(group.checks, "check")), group.kind && ` ${group.kind}`),
       make("dl", { class: "lines" }, [["since", group.since], ["changed", group.changed], ["runs", strip(group.marks)], ["failed", `in ${group.failed}`],
         ["columns", listed(group.columns)], ["cases", listed(group.cases)], ["example", group.example], ["owners", group.owners.join(" ")]]

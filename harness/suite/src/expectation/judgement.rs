@@ -1,8 +1,9 @@
 //! Judges outcomes: gives each a verdict with its words, and judges records again by other expectations.
 
 use super::verdict::judge;
-use crate::expectation::{Entry, Expectations, Point};
+use crate::expectation::{Entry, Expectations, Point, is_forbidden};
 use allranks_model::capability::Declared;
+use allranks_model::names::RequirementId;
 use allranks_model::outcome::{Outcome, Verdict};
 use allranks_model::record::{CheckRecord, Reason};
 
@@ -33,7 +34,13 @@ impl Expectations {
         let entry = self.find(point);
         let declared = point.check.map(|check| &check.declared);
         let declared = declared.unwrap_or(&Declared::Supported);
-        let (verdict, remark) = judge(outcome, class, &summary, entry, declared);
+        let (verdict, remark) = match forbidding(point, entry, outcome) {
+            Some(id) => {
+                let remark = format!("no waiver excuses a {outcome} of {id}");
+                (Verdict::Regression, Some(remark))
+            }
+            None => judge(outcome, class, &summary, entry, declared),
+        };
         let remark = remark.filter(|_| match verdict {
             // The expectation stands in the record with its own words.
             Verdict::KnownFailure | Verdict::Waived => false,
@@ -67,6 +74,18 @@ impl Expectations {
         record.expectation = judged.expectation;
         true
     }
+}
+
+/// Returns the requirement of the check of which no waiver may excuse this outcome, if a waiver would: one that names another
+/// requirement of the check must not.
+fn forbidding<'a>(
+    point: &Point<'a>,
+    entry: Option<&Entry>,
+    outcome: Outcome,
+) -> Option<&'a RequirementId> {
+    let entry = entry.filter(|entry| entry.waiver.is_some())?;
+    let mut covers = point.check?.covers.iter();
+    covers.find(|id| entry.outcomes.contains(&outcome) && is_forbidden(id, outcome))
 }
 
 /// Returns a record's summary without the remark on its verdict; `None` if the two cannot be told apart. Old versions

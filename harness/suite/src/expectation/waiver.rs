@@ -348,6 +348,24 @@ mod tests {
     }
 
     #[test]
+    fn a_waiver_of_another_requirement_of_a_check_does_not_excuse_what_no_waiver_may() {
+        let text = WAIVER.replace("outcome: mismatch", "outcome: [mismatch, hang, crash]");
+        let waivers = waivers(&text, "2026-11-30");
+        let both = Check {
+            covers: ["NUM-001", "COLL-001"].map(RequirementId::from).into(),
+            ..check("NUM-001")
+        };
+        for (outcome, alone, of_both) in [
+            (Outcome::Mismatch, Verdict::Waived, Verdict::Waived),
+            (Outcome::Hang, Verdict::Waived, Verdict::Regression),
+            (Outcome::Crash, Verdict::Waived, Verdict::Regression),
+        ] {
+            assert_eq!(judged(&waivers, &check("NUM-001"), outcome).0, alone);
+            assert_eq!(judged(&waivers, &both, outcome).0, of_both);
+        }
+    }
+
+    #[test]
     fn an_expired_waiver_excuses_nothing() {
         let waivers = waivers(WAIVER, "2026-12-01");
         assert_eq!(waivers.expired().count(), 1);

@@ -54,6 +54,8 @@ pub fn tests() -> Vec<Test> {
         files(),
         suites(),
         records(),
+        scenarios(),
+        copies(),
         outcomes(),
         claims(),
         waivers(),
@@ -64,7 +66,11 @@ pub fn tests() -> Vec<Test> {
         })
     });
     let honest = plain("claims::of_a_waived_failure", accept_waiver);
-    lies.chain([honest]).collect()
+    let two_ways = plain(
+        "claims::of_a_failure_that_was_waived_in_two_ways",
+        accept_two_ways,
+    );
+    lies.chain([honest, two_ways]).collect()
 }
 
 fn changed(change: impl Fn(&mut Package)) -> Package {
@@ -118,6 +124,28 @@ fn accept_waiver() {
             ran.stdout
         );
     }
+}
+
+/// What a waiver names as either of two ways to fail may fail in one way in one run, and in the other in the other.
+fn accept_two_ways() {
+    let stage = Stage::new("claim-two-ways");
+    let mut package = changed(|package| {
+        let text = WAIVER.replace("outcome: mismatch", "outcome: [mismatch, error]");
+        package.give("waivers/01-w.yaml", &text);
+        waive(package, WAIVED);
+        package.change_run(2, |records| {
+            let mut checks = records.iter_mut().filter(|one| one["type"] == "check");
+            let check = checks.find(|check| is_sum(check)).unwrap();
+            check["outcome"] = json!("error");
+            check["summary"] = json!("rank 0 raised RuntimeError");
+            let map = check.as_object_mut().unwrap();
+            map.remove("class");
+            map.remove("difference");
+        });
+    });
+    package.relist();
+    let ran = verify(&stage, &package.write(&stage, "p.tar.zst"));
+    ran.assert_code(0);
 }
 
 /// Damaged archives and manifests.
@@ -188,6 +216,7 @@ fn suites() -> Vec<Lie> {
     vec![
         lie("another_version", &["other-suite"], |package| {
             package.change_head(|head| head["allranks"] = json!("0.0.9"));
+            set_manifest(package, "allranks", json!("0.0.9"));
         }),
         lie("other_cases", &["other-suite"], |package| {
             package.change_head(|head| head["origin"]["identity"]["cases"] = json!("00"));
@@ -391,6 +420,224 @@ fn records() -> Vec<Lie> {
             });
         }),
     ]
+}
+
+/// Passes without the worlds that they came from.
+fn scenarios() -> Vec<Lie> {
+    vec![
+        lie("passes_without_a_world", &["implausible-pass"], |package| {
+            package.change(|records| {
+                for scenario in scenarios_of(records) {
+                    scenario["worlds"] = json!(0);
+                    scenario["ranks"] = json!([]);
+                }
+            });
+            package.files.retain(|path, _| !path.contains("/logs/"));
+        }),
+        lie("passes_without_ranks", &["implausible-pass"], |package| {
+            package.change(|records| {
+                for scenario in scenarios_of(records) {
+                    scenario["trouble"] = json!("it could not be started");
+                    scenario["ranks"] = json!([]);
+                }
+            });
+        }),
+        lie(
+            "passes_in_a_world_that_failed",
+            &["implausible-pass"],
+            |package| {
+                package.change(|records| {
+                    let mut all = scenarios_of(records);
+                    all.next().unwrap()["trouble"] = json!("rank 0 was lost");
+                });
+            },
+        ),
+        lie(
+            "passes_of_ranks_that_never_began",
+            &["implausible-pass"],
+            |package| {
+                package.change(|records| {
+                    let ranks = scenarios_of(records).flat_map(ranks_of);
+                    ranks.for_each(|rank| rank["pid"] = json!(0));
+                });
+            },
+        ),
+        lie(
+            "passes_of_ranks_that_were_killed",
+            &["implausible-pass"],
+            |package| {
+                package.change(|records| {
+                    let ranks = scenarios_of(records).flat_map(ranks_of);
+                    ranks.for_each(|rank| rank["end"] = json!("signal 9 (SIGKILL)"));
+                });
+            },
+        ),
+        lie("one_log_for_all_ranks", &["missing-log"], |package| {
+            package.change(|records| {
+                let ranks = scenarios_of(records).flat_map(ranks_of);
+                ranks.for_each(|rank| rank["log"] = json!("results.jsonl"));
+            });
+        }),
+        lie("a_scenario_more", &["unplanned-check"], |package| {
+            package.change(|records| {
+                let mut more = scenarios_of(records).next().unwrap().clone();
+                more["id"] = json!("collectives/smoke@pretend.gloo.ws9");
+                records.insert(1, more);
+            });
+        }),
+        lie("a_scenario_twice", &["edited-record"], |package| {
+            package.change(|records| {
+                let again = scenarios_of(records).next().unwrap().clone();
+                records.insert(1, again);
+            });
+        }),
+        lie(
+            "a_scenario_under_another_title",
+            &["edited-record"],
+            |package| {
+                package.change(|records| {
+                    for scenario in scenarios_of(records) {
+                        scenario["title"] = json!("everything is right");
+                    }
+                });
+            },
+        ),
+        lie("other_requirements", &["edited-record"], |package| {
+            package.change_head(|head| {
+                head["requirements"]["COLL-001"] = json!("Results MAY be right.");
+            });
+        }),
+    ]
+}
+
+/// Runs that are said to be two, and times at which nothing was.
+fn copies() -> Vec<Lie> {
+    vec![
+        lie("a_copy_with_other_times", &["run-reused"], |package| {
+            copy_run(package, |index, time| time + 1 + index % 7);
+        }),
+        lie("a_copy_without_times", &["run-reused"], |package| {
+            copy_run(package, |_, _| 0);
+        }),
+        lie(
+            "passes_that_took_no_time",
+            &["implausible-pass"],
+            |package| {
+                package.change(|records| {
+                    for record in records.iter_mut().filter(|one| one["type"] == "check") {
+                        record["duration_us"] = json!(0);
+                    }
+                });
+            },
+        ),
+        lie("runs_at_the_same_time", &["runs-overlap"], |package| {
+            for run in [1, 2] {
+                let mut records = package.records(run);
+                records[0]["started"] = json!(1_000_000_000);
+                lengthen(&mut records);
+                package.set_records(run, &records);
+            }
+        }),
+        lie(
+            "a_package_older_than_its_runs",
+            &["bad-manifest"],
+            |package| {
+                set_manifest(package, "created", json!(1));
+            },
+        ),
+        lie("a_package_of_another_year", &["bad-manifest"], |package| {
+            set_manifest(package, "created", json!(9_000_000_000_u64));
+        }),
+        lie(
+            "a_run_in_less_than_its_time",
+            &["edited-totals"],
+            |package| {
+                let mut records = package.records(1);
+                records.last_mut().unwrap()["duration_ms"] = json!(1);
+                package.set_records(1, &records);
+            },
+        ),
+        lie(
+            "trouble_without_consequence",
+            &["edited-totals"],
+            |package| {
+                let mut records = package.records(1);
+                records.last_mut().unwrap()["troubles"] = json!(["a disk was full"]);
+                package.set_records(1, &records);
+            },
+        ),
+        lie("trouble_of_the_harness", &["harness-failed"], |package| {
+            let mut records = package.records(1);
+            let end = records.last_mut().unwrap();
+            end["troubles"] = json!(["a disk was full"]);
+            end["exit_code"] = json!(10);
+            package.set_records(1, &records);
+        }),
+        lie("an_incomplete_run", &["run-partial"], |package| {
+            let mut records = package.records(1);
+            let end = records.last_mut().unwrap();
+            end["troubles"] = json!(["a node was lost"]);
+            end["exit_code"] = json!(4);
+            package.set_records(1, &records);
+        }),
+        lie(
+            "an_empty_environment",
+            &["missing-environment"],
+            |package| {
+                package
+                    .files
+                    .insert("runs/2/environment.json".to_owned(), b"{}".to_vec());
+            },
+        ),
+        lie(
+            "a_manifest_of_another_version",
+            &["bad-manifest"],
+            |package| {
+                set_manifest(package, "allranks", json!("0.0.9"));
+            },
+        ),
+    ]
+}
+
+fn scenarios_of(records: &mut [Value]) -> impl Iterator<Item = &mut Value> {
+    records
+        .iter_mut()
+        .filter(|record| record["type"] == "scenario")
+}
+
+fn ranks_of(scenario: &mut Value) -> &mut Vec<Value> {
+    scenario["ranks"].as_array_mut().unwrap()
+}
+
+fn set_manifest(package: &mut Package, field: &str, value: Value) {
+    let mut manifest: Value = serde_json::from_slice(&package.files["manifest.json"]).unwrap();
+    manifest[field] = value;
+    let bytes = manifest.to_string().into_bytes();
+    package.files.insert("manifest.json".to_owned(), bytes);
+}
+
+/// Lets a run take a minute.
+fn lengthen(records: &mut [Value]) {
+    scenarios_of(records).next().unwrap()["duration_ms"] = json!(60_000);
+    let took = scenarios_of(records).map(|one| {
+        let of = |field: &str| one[field].as_u64().unwrap();
+        of("start_ms") + of("duration_ms")
+    });
+    let took = took.max().unwrap();
+    records.last_mut().unwrap()["duration_ms"] = json!(took);
+}
+
+/// Puts a copy of the first run in the place of the second, as if made before it, with other times of its checks.
+fn copy_run(package: &mut Package, time: impl Fn(u64, u64) -> u64) {
+    let mut records = package.records(1);
+    records[0]["name"] = json!("another");
+    records[0]["started"] = json!(1);
+    for (index, record) in (0..).zip(&mut records) {
+        if let Some(took) = record["duration_us"].as_u64() {
+            record["duration_us"] = json!(time(index, took));
+        }
+    }
+    package.set_records(2, &records);
 }
 
 /// Outcomes and verdicts that are not what they are said to be.

@@ -1,0 +1,156 @@
+//! The records of a run's scenarios against the plan and its checks: whether there was a world that its passes can come from, and
+//! whether the logs of its ranks are there.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use super::reason::{Reason, Rejections};
+use super::replan::Replan;
+use super::run_review::Run;
+use allranks_model::names::ScenarioId;
+use allranks_model::outcome::Outcome;
+use allranks_model::record::{CheckRecord, ScenarioRecord};
+use allranks_suite::plan::{CheckKind, Scenario};
+
+/// How a rank ends that nothing is wrong with.
+const EXITED: &str = "exit 0";
+
+/// Reviews the records of all scenarios of a run, whose logs are below the folder.
+pub fn review(run: &Run, folder: &Path, plan: &Replan, rejections: &mut Rejections) {
+    let name = &run.name;
+    let mut checks = BTreeMap::<&ScenarioId, Vec<&CheckRecord>>::new();
+    for check in &run.results.checks {
+        checks.entry(&check.scenario).or_default().push(check);
+    }
+    let mut records = BTreeMap::new();
+    for record in &run.results.scenarios {
+        if records.insert(&record.id, record).is_some() {
+            let text = format!("{name}: {} is there twice", record.id);
+            rejections.add(Reason::EditedRecord, text);
+        }
+    }
+    let mut logs = BTreeSet::new();
+    for scenario in &plan.scenarios {
+        let Some(record) = records.remove(&scenario.id) else {
+            let text = format!("{name} has no record of scenario {}", scenario.id);
+            rejections.add(Reason::RunPartial, text);
+            continue;
+        };
+        let checks = checks.get(&scenario.id).map_or(&[][..], Vec::as_slice);
+        if let Some(field) = differing_field(record, scenario, checks) {
+            let text = format!("{name}: {}: `{field}` is not what the plan says", record.id);
+            rejections.add(Reason::EditedRecord, text);
+        }
+        if let Some(why) = implausible(record, scenario, checks) {
+            let text = format!("{name}: {}: {why}", record.id);
+            rejections.add(Reason::ImplausiblePass, text);
+        }
+        // Of a world that could not be started there are no ranks; its checks say so.
+        if record.worlds == 0 || (record.trouble.is_some() && record.ranks.is_empty()) {
+            continue;
+        }
+        if record.ranks.len() != scenario.world_size.0 as usize {
+            let text = format!("{name}: {} does not record all of its ranks", scenario.id);
+            rejections.add(Reason::EditedRecord, text);
+        }
+        for log in record.ranks.iter().map(|rank| rank.log.as_str()) {
+            if !is_below(folder, log) {
+                rejections.add(Reason::MissingLog, format!("{name}: {log} is not there"));
+            } else if !logs.insert(log) {
+                let text = format!("{name}: {log} is the log of two ranks");
+                rejections.add(Reason::MissingLog, text);
+            }
+        }
+    }
+    for id in records.keys() {
+        let text = format!("{name}: scenario {id} is not in the plan of the claim");
+        rejections.add(Reason::UnplannedCheck, text);
+    }
+}
+
+/// Returns the name of a field that says something else than the plan, or than the scenario's checks; `None` if none does.
+fn differing_field(
+    record: &ScenarioRecord,
+    scenario: &Scenario,
+    checks: &[&CheckRecord],
+) -> Option<&'static str> {
+    let is_numbered = (scenario.world_size.ranks())
+        .zip(&record.ranks)
+        .all(|(rank, of)| rank == of.rank);
+    let fields = [
+        ("case", record.case == scenario.case.id),
+        ("title", record.title == scenario.case.title),
+        (
+            "column",
+            checks.iter().all(|check| check.column == record.column),
+        ),
+        ("ranks", is_numbered),
+    ];
+    let differs = fields.into_iter().find(|(_, is_same)| !is_same);
+    differs.map(|(name, _)| name)
+}
+
+/// Returns why the passes of a scenario cannot come from the world that is recorded; `None` if they can.
+fn implausible(
+    record: &ScenarioRecord,
+    scenario: &Scenario,
+    checks: &[&CheckRecord],
+) -> Option<String> {
+    let is_pass = |check: &&&CheckRecord| check.outcome == Outcome::Pass;
+    if !checks.iter().any(|check| is_pass(&check)) {
+        return None;
+    }
+    if record.worlds == 0 || record.ranks.is_empty() {
+        return Some("checks passed, and no world was started".to_owned());
+    }
+    if let Some(silent) = record.ranks.iter().find(|rank| rank.pid == 0) {
+        let rank = silent.rank;
+        return Some(format!("checks passed, and rank {rank} never began"));
+    }
+    let is_right =
+        |check: &&CheckRecord| matches!(check.outcome, Outcome::Pass | Outcome::Unsupported);
+    if let Some(trouble) = &record.trouble
+        && checks.iter().all(is_right)
+    {
+        return Some(format!(
+            "every check is right, and its world failed: {trouble}"
+        ));
+    }
+    // Scripts and programs may end ranks in other ways.
+    let is_plain = (scenario.checks.iter())
+        .all(|check| matches!(check.kind, CheckKind::Op(_) | CheckKind::Stack(_)));
+    let [_, closing] = scenario.frame_checks();
+    let has_ended = checks
+        .iter()
+        .filter(is_pass)
+        .any(|check| check.id == closing);
+    let mut ranks = record.ranks.iter();
+    let lost = ranks.find(|rank| is_plain && has_ended && rank.end != EXITED)?;
+    Some(format!(
+        "every rank ended as it must, and rank {} by `{}`",
+        lost.rank, lost.end
+    ))
+}
+
+/// Returns whether a path that a record gives is that of a file below the run's folder.
+fn is_below(folder: &Path, path: &str) -> bool {
+    let is_plain = Path::new(path)
+        .components()
+        .all(|part| matches!(part, std::path::Component::Normal(_)));
+    is_plain && folder.join(path).is_file()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_is_below_its_run() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("rank0.log"), "").unwrap();
+        assert!(is_below(folder.path(), "rank0.log"));
+        for path in ["rank1.log", "../rank0.log", "/etc/passwd", ""] {
+            assert!(!is_below(folder.path(), path), "{path}");
+        }
+    }
+}
