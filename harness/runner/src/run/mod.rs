@@ -5,6 +5,7 @@
 //! them has no say in the run.
 
 mod budget;
+mod failed_init;
 mod findings;
 mod launch;
 mod load;

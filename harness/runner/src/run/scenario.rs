@@ -1,22 +1,22 @@
 //! Runs one scenario: a first world, and another one each time a world is lost, until every check has its result.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
 use super::Shared;
+use super::failed_init;
 use super::findings::Findings;
 use super::launch::world;
-use super::logs::{cut, end_of, log_folder};
+use super::logs::{cut, log_folder};
 use super::program;
 use super::rank_run::RankRun;
 use super::recording::Recorder;
 use super::scenario_run::ScenarioRun;
 use super::shrink::shrink;
-use super::taken_port::{is_held, taken_port};
+use super::taken_port::is_held;
 use super::world::WorldResult;
 use crate::check_result::CheckResult;
-use crate::world::{LaunchError, names_exhaustion};
+use crate::world::LaunchError;
 use allranks_model::outcome::Outcome;
 use allranks_model::record::INTERRUPTED;
 use allranks_suite::expectation::NO_WORLD;
@@ -24,6 +24,8 @@ use allranks_suite::plan::Scenario;
 
 /// How many worlds of a scenario may find their port taken.
 const PORTS: u32 = 3;
+/// How many worlds of a scenario may come together too late because the machine does not let their ranks run.
+const LATE: u32 = 3;
 
 /// Runs it, and writes the findings of its checks. Never fails: what goes wrong is a finding.
 pub async fn run(shared: &Shared, recorder: &Arc<Recorder>) -> ScenarioRun {
@@ -33,7 +35,7 @@ pub async fn run(shared: &Shared, recorder: &Arc<Recorder>) -> ScenarioRun {
     if let Some(program) = &scenario.case.program {
         return program::run(shared, scenario, program, (run, findings)).await;
     }
-    let (mut initialised, mut taken) = (false, 0);
+    let (mut initialised, mut taken, mut late) = (false, 0, 0);
     loop {
         if *shared.interrupt.borrow() {
             findings.give_up(&mut run, INTERRUPTED);
@@ -67,11 +69,23 @@ pub async fn run(shared: &Shared, recorder: &Arc<Recorder>) -> ScenarioRun {
         };
         run.issues.extend(cut(shared, &run.logs));
         if let Some(init) = &mut result.init {
-            excuse_exhaustion(shared, &run.logs, init);
-            if let Some(why) = excuse_network(shared, scenario, init).await {
+            failed_init::excuse_exhaustion(shared, &run.logs, init);
+            if let Some(why) = failed_init::excuse_network(shared, scenario, init).await {
                 result.lost = Some(why);
             }
-            if let Some(port) = lost_port(shared, &run.logs, init, &result.ports) {
+            let timeout_s = scenario.case.world.timeout_s;
+            if let Some(why) = failed_init::late_machine(init, timeout_s, result.waited_in_init) {
+                late += 1;
+                if late < LATE && !*shared.interrupt.borrow() {
+                    shared.notify(format!("{}: {why}; another world is tried", scenario.id));
+                    continue;
+                }
+                init.outcome = Outcome::NotRun;
+                init.class = None;
+                init.summary = format!("{why}; {}", init.summary);
+                result.lost = Some(why);
+            }
+            if let Some(port) = failed_init::lost_port(shared, &run.logs, init, &result.ports) {
                 taken += 1;
                 if taken < PORTS && !*shared.interrupt.borrow() {
                     shared.notify(format!("port {port} was taken before a world could use it"));
@@ -79,7 +93,7 @@ pub async fn run(shared: &Shared, recorder: &Arc<Recorder>) -> ScenarioRun {
                 }
                 // With each of several ports alike, and no process at it, it is the backend that listens twice.
                 if is_held(port) {
-                    blame_machine(init, "another process took the port");
+                    failed_init::blame_machine(init, "another process took the port");
                 }
             }
         }
@@ -130,60 +144,6 @@ async fn shrink_failures(
 }
 
 /// Turns a failed initialisation into a fault of the machine, if a rank says that it had no more open files, threads or
-/// processes: it has opened none yet that a backend could have lost.
-fn excuse_exhaustion(shared: &Shared, logs: &[PathBuf], init: &mut CheckResult) {
-    if init.outcome != Outcome::InitFailed {
-        return;
-    }
-    let said = std::iter::once(&init.summary).chain(init.ranks.iter().map(|line| &line.text));
-    let is_said = said.into_iter().any(|text| names_exhaustion(text));
-    if is_said
-        || logs
-            .iter()
-            .any(|log| names_exhaustion(&end_of(shared, log)))
-    {
-        blame_machine(init, "out of open files, threads or processes");
-    }
-}
-
-/// Turns a failed initialisation on several nodes into one that was not run, if some of the nodes do not reach each other. Returns which,
-/// and why.
-async fn excuse_network(
-    shared: &Shared,
-    scenario: &Scenario,
-    init: &mut CheckResult,
-) -> Option<String> {
-    if !matches!(init.outcome, Outcome::InitFailed | Outcome::Hang) {
-        return None;
-    }
-    let nodes = scenario.placement.nodes();
-    let why = shared.launcher.unreached(nodes).await?;
-    init.outcome = Outcome::NotRun;
-    init.class = None;
-    init.summary = format!("{why}; {}", init.summary);
-    Some(why)
-}
-
-/// Turns a failed initialisation into a fault of the machine.
-fn blame_machine(init: &mut CheckResult, why: &str) {
-    init.outcome = Outcome::HarnessError;
-    init.class = Some("machine".to_owned());
-    init.summary = format!("{why}: {}", init.summary);
-}
-
-/// Returns the port of the harness that was taken when the ranks were to meet there, if a rank whose initialisation failed says so.
-fn lost_port(shared: &Shared, logs: &[PathBuf], init: &CheckResult, ports: &[u16]) -> Option<u16> {
-    if init.outcome != Outcome::InitFailed {
-        return None;
-    }
-    let mut said = std::iter::once(&init.summary).chain(init.ranks.iter().map(|line| &line.text));
-    let said = said.find_map(|text| taken_port(text, ports));
-    said.or_else(|| {
-        let mut logs = logs.iter();
-        logs.find_map(|log| taken_port(&end_of(shared, log), ports))
-    })
-}
-
 /// Returns true if a known failure took the world with it.
 fn is_known_loss(recorder: &Recorder, result: &WorldResult) -> bool {
     let last = result.farthest;

@@ -1,4 +1,4 @@
-//! Waits of ranks for locks of files that other ranks have, as the kernel lists them.
+//! Finds ranks that wait for the lock of a file that another rank has, by the kernel's list of locks.
 
 use super::job::RankProcess;
 use allranks_diagnose::{EventKind, HangEvidence, RankState, RankWait};

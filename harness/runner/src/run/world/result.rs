@@ -1,6 +1,7 @@
 //! The result of a world.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use crate::check_result::CheckResult;
 use crate::run::rank_run::RankRun;
@@ -16,6 +17,8 @@ pub struct WorldResult {
     pub farthest: Option<(usize, Outcome)>,
     /// Of every rank's initialisation; none if the world failed before.
     pub init: Option<CheckResult>,
+    /// If the initialisation failed, how long a rank was at most ready to run until then, and was not let; none if it did not fail.
+    pub waited_in_init: Option<Duration>,
     /// Result of `teardown`; none if the world did not get there.
     pub end: Option<CheckResult>,
     /// Why the world was lost; none if it was not.

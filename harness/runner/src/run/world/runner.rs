@@ -72,6 +72,8 @@ pub struct WorldRunner<'a> {
     half: Option<Half>,
     /// How many times more time was given.
     extensions: u32,
+    /// How long a rank was at most ready to run, and was not let, when the initialisation failed; none if it has not.
+    waited_in_init: Option<Duration>,
     interrupt: watch::Receiver<bool>,
     /// True if the state machine has been told of the interrupt.
     is_interrupted: bool,
@@ -87,6 +89,7 @@ impl<'a> WorldRunner<'a> {
             had: Share::default(),
             half: None,
             extensions: 0,
+            waited_in_init: None,
             interrupt,
             is_interrupted: false,
         }
@@ -113,6 +116,10 @@ impl<'a> WorldRunner<'a> {
             while let Some(event) = events.pop_front() {
                 let (is_look, began) = (matches!(event, Event::Host(_)), Instant::now());
                 let actions = self.tell(event);
+                // Afterwards the processes may be gone.
+                if self.waited_in_init.is_none() && self.state.has_failed_init() {
+                    self.waited_in_init = Some(block_in_place(|| self.share()).waited);
+                }
                 if is_look {
                     self.clock.take_out(began, Instant::now());
                 }
@@ -143,6 +150,7 @@ impl<'a> WorldRunner<'a> {
                         }
                         Action::Finish(mut result) => {
                             let _ = self.world.reap_orphans().await;
+                            result.waited_in_init = self.waited_in_init;
                             while let Some((index, finding)) = result.checks.pop_first() {
                                 if self.stands(&finding).await {
                                     result.note_decided(index, &finding);

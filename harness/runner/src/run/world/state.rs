@@ -17,6 +17,7 @@ use crate::run::rank_run::RankRun;
 use crate::world::Event as RankEvent;
 use allranks_model::names::Rank;
 use allranks_model::names::WorldSize;
+use allranks_model::outcome::Outcome;
 
 /// The state machine of one world. Its transitions are in [`transitions`](super::transitions).
 pub struct WorldState<'a> {
@@ -108,6 +109,12 @@ impl<'a> WorldState<'a> {
     /// Returns what is known of each rank.
     pub fn ranks(&self) -> &[RankRun] {
         &self.result.ranks
+    }
+
+    /// Returns true if the ranks have failed to initialise.
+    pub(super) fn has_failed_init(&self) -> bool {
+        let init = self.result.init.as_ref();
+        init.is_some_and(|init| init.outcome == Outcome::InitFailed)
     }
 
     pub(super) fn size(&self) -> WorldSize {
