@@ -241,6 +241,62 @@ mod tests {
     }
 
     #[test]
+    fn a_world_may_end_while_its_host_is_waited_for() {
+        let (scenario, known) = (planned(TWO, BARRIER), Expectations::default());
+        let mut world = Simulation::new(&scenario, &known);
+        world.hello_all();
+        world.answer_all();
+        assert!(matches!(world.state.phase, Phase::HostEntering { .. }));
+        world.die(0, 9);
+        assert!(world.is_killed());
+        let init = world.reaped().init.unwrap();
+        assert_eq!(init.outcome, Outcome::InitFailed);
+        assert_eq!(
+            init.summary,
+            "rank 0: its process ended: signal 9 (SIGKILL)"
+        );
+
+        let mut world = Simulation::new(&scenario, &known);
+        world.hello_all();
+        world.answer_all();
+        assert!(matches!(world.state.phase, Phase::HostEntering { .. }));
+        world.tell(Event::Interrupted);
+        assert!(matches!(world.state.phase, Phase::Reaping { .. }));
+        assert_eq!(world.reaped().lost.as_deref(), Some("interrupted"));
+    }
+
+    #[test]
+    fn in_the_opening_and_in_the_teardown_the_others_may_answer_late() {
+        let (scenario, known) = (planned(TWO, BARRIER), Expectations::default());
+        let mut world = Simulation::new(&scenario, &known);
+        world.hello_all();
+        world.answer_all();
+        world.enter(0);
+        world.wake();
+        assert!(matches!(world.state.phase, Phase::Opening));
+        world.answer(1);
+        world.die(1, 9);
+        assert!(matches!(world.state.phase, Phase::LateAnswers { .. }));
+        // The opening is done, and the rank was lost after it.
+        world.answer(0);
+        assert!(world.is_killed());
+        let result = world.reaped();
+        assert_eq!(result.init.unwrap().outcome, Outcome::Pass);
+        assert!(result.lost.is_some());
+
+        let mut world = Simulation::opened(&scenario, &known);
+        world.answer_all();
+        assert!(matches!(world.state.phase, Phase::Closing));
+        world.answer(1);
+        world.die(1, 9);
+        assert!(matches!(world.state.phase, Phase::LateAnswers { .. }));
+        assert_eq!(world.wake(), LATE_PATIENCE);
+        let result = world.reaped();
+        assert_eq!(outcomes(&result), [(0, Outcome::Pass)]);
+        assert_eq!(result.end.unwrap().outcome, Outcome::Crash);
+    }
+
+    #[test]
     fn the_end_of_a_process_is_not_waited_for_long() {
         let (scenario, known) = (planned(TWO, BARRIER), Expectations::default());
         let mut world = Simulation::opened(&scenario, &known);
