@@ -17,7 +17,7 @@ pub struct WorldResult {
     pub farthest: Option<(usize, Outcome)>,
     /// Of every rank's initialisation; none if the world failed before.
     pub init: Option<CheckResult>,
-    /// If the initialisation failed, how long a rank was at most ready to run until then, and was not let; none if it did not fail.
+    /// If the initialisation failed, how long in it a rank was at most ready to run, and was not let; none if it did not fail.
     pub waited_in_init: Option<Duration>,
     /// Result of `teardown`; none if the world did not get there.
     pub end: Option<CheckResult>,

@@ -72,7 +72,9 @@ pub struct WorldRunner<'a> {
     half: Option<Half>,
     /// How many times more time was given.
     extensions: u32,
-    /// How long a rank was at most ready to run, and was not let, when the initialisation failed; none if it has not.
+    /// What the ranks had had of the machine when their initialisation began; none before.
+    had_at_init: Option<Share>,
+    /// How long a rank was at most ready to run, and was not let, from then until the initialisation failed; none if it has not.
     waited_in_init: Option<Duration>,
     interrupt: watch::Receiver<bool>,
     /// True if the state machine has been told of the interrupt.
@@ -89,6 +91,7 @@ impl<'a> WorldRunner<'a> {
             had: Share::default(),
             half: None,
             extensions: 0,
+            had_at_init: None,
             waited_in_init: None,
             interrupt,
             is_interrupted: false,
@@ -116,10 +119,7 @@ impl<'a> WorldRunner<'a> {
             while let Some(event) = events.pop_front() {
                 let (is_look, began) = (matches!(event, Event::Host(_)), Instant::now());
                 let actions = self.tell(event);
-                // Afterwards the processes may be gone.
-                if self.waited_in_init.is_none() && self.state.has_failed_init() {
-                    self.waited_in_init = Some(block_in_place(|| self.share()).waited);
-                }
+                self.measure_init();
                 if is_look {
                     self.clock.take_out(began, Instant::now());
                 }
@@ -169,6 +169,21 @@ impl<'a> WorldRunner<'a> {
                     }
                 }
             }
+        }
+    }
+
+    /// Notes what the ranks have had of the machine when their initialisation begins and when it has failed, before the actions that
+    /// follow from that: afterwards the processes may be gone. The look is short, and gives no thread away for others: there may be none.
+    fn measure_init(&mut self) {
+        match self.had_at_init.as_ref().map(|had| had.waited) {
+            None if self.state.initialises() => {
+                self.had_at_init = Some(self.share());
+            }
+            Some(before) if self.waited_in_init.is_none() && self.state.has_failed_init() => {
+                let waited = self.share().waited;
+                self.waited_in_init = Some(waited.saturating_sub(before));
+            }
+            None | Some(_) => {}
         }
     }
 

@@ -111,6 +111,14 @@ impl<'a> WorldState<'a> {
         &self.result.ranks
     }
 
+    /// Returns true if ranks have been told to initialise, and not all have answered.
+    pub(super) fn initialises(&self) -> bool {
+        matches!(
+            self.phase,
+            Phase::HostEntering { .. } | Phase::HostPause { .. } | Phase::Opening
+        )
+    }
+
     /// Returns true if the ranks have failed to initialise.
     pub(super) fn has_failed_init(&self) -> bool {
         let init = self.result.init.as_ref();
