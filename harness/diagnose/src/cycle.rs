@@ -136,7 +136,8 @@ fn unmatched(evidence: &HangEvidence, state: &RankState) -> Option<Diagnosis> {
         own.and_then(|own| other_peer(evidence, state, own)),
         other_peer(evidence, other, message),
     ];
-    // A message that the other rank does not wait for either is taken later, as is one to a rank that has its messages in turn with others.
+    // A message that the other rank does not wait for either is taken later, as is one to a rank that gets its messages in turn
+    // with others.
     let is_usual = changes.iter().all(Option::is_none) && takes(state, message, other.rank);
     if other.rank != peer && is_usual && (nth > 1 || awaited(other).is_none()) {
         return None;

@@ -11,19 +11,13 @@ pub struct FileLock {
     pub waiters: Vec<u32>,
     /// The inode of the file.
     pub inode: u64,
-    /// Kind of the lock, as the kernel writes it: `FLOCK`, `POSIX`.
-    kind: String,
+    /// True if the lock was taken by `flock`, false if by `fcntl`.
+    pub is_flock: bool,
     /// Major and minor number of the device that the file is on.
     device: (u32, u32),
 }
 
 impl FileLock {
-    /// Returns true if the lock was taken by `flock`.
-    #[must_use]
-    pub fn is_flock(&self) -> bool {
-        self.kind == "FLOCK"
-    }
-
     /// Returns the path by which a process has opened the file; `None` if it has not, or if that cannot be seen.
     #[must_use]
     pub fn path_in(&self, pid: u32) -> Option<String> {
@@ -62,17 +56,20 @@ fn locks_in(text: &str) -> Vec<FileLock> {
         let pid = rest.next().and_then(|word| word.parse().ok());
         let pid = pid.filter(|pid: &u32| *pid > 0);
         let file = rest.next().and_then(file_of);
-        if let (Some(kind), Some(pid), Some((device, inode)), false) = (kind, pid, file, is_wait) {
+        let (Some(pid), Some((device, inode))) = (pid, file) else {
+            continue;
+        };
+        if !is_wait {
             let lock = FileLock {
                 holder: pid,
                 is_exclusive: mode == Some("WRITE"),
                 waiters: Vec::new(),
                 inode,
-                kind: kind.to_owned(),
+                is_flock: kind == Some("FLOCK"),
                 device,
             };
             locks.push((number, lock));
-        } else if let (Some(pid), true, Some((of, lock))) = (pid, is_wait, locks.last_mut())
+        } else if let Some((of, lock)) = locks.last_mut()
             && *of == number
         {
             lock.waiters.push(pid);
@@ -107,19 +104,19 @@ mod tests {
 4: FLOCK  ADVISORY  WRITE 0 fe:00:7004 0 EOF
 ";
         let lock =
-            |holder, is_exclusive, waiters: &[u32], kind: &str, file: ((u32, u32), u64)| FileLock {
+            |holder, is_exclusive, waiters: &[u32], is_flock, file: ((u32, u32), u64)| FileLock {
                 holder,
                 is_exclusive,
                 waiters: waiters.to_vec(),
                 inode: file.1,
-                kind: kind.to_owned(),
+                is_flock,
                 device: file.0,
             };
         assert_eq!(
             locks_in(text),
             [
-                lock(101, true, &[102, 103], "FLOCK", ((0xfe, 0), 7001)),
-                lock(104, false, &[], "POSIX", ((0, 0x1a), 7002)),
+                lock(101, true, &[102, 103], true, ((0xfe, 0), 7001)),
+                lock(104, false, &[], false, ((0, 0x1a), 7002)),
             ]
         );
         assert!(locks_in("").is_empty());
@@ -142,7 +139,7 @@ mod tests {
             }
         };
         assert_eq!(
-            (found.holder, found.is_exclusive, found.is_flock()),
+            (found.holder, found.is_exclusive, found.is_flock),
             (own, true, true)
         );
         assert_eq!(found.path_in(own).as_deref(), path.to_str());

@@ -12,13 +12,13 @@ use crate::world::names_exhaustion;
 use allranks_model::outcome::Outcome;
 use allranks_suite::plan::Scenario;
 
+/// Turns a failed initialisation into a fault of the machine, if a rank says that it had no more open files, threads or
 /// processes: it has opened none yet that a backend could have lost.
 pub fn excuse_exhaustion(shared: &Shared, logs: &[PathBuf], init: &mut CheckResult) {
     if init.outcome != Outcome::InitFailed {
         return;
     }
-    let said = std::iter::once(&init.summary).chain(init.ranks.iter().map(|line| &line.text));
-    let is_said = said.into_iter().any(|text| names_exhaustion(text));
+    let is_said = texts(init).any(names_exhaustion);
     if is_said
         || logs
             .iter()
@@ -40,10 +40,21 @@ pub async fn excuse_network(
     }
     let nodes = scenario.placement.nodes();
     let why = shared.launcher.unreached(nodes).await?;
+    mark_not_run(init, &why);
+    Some(why)
+}
+
+/// Iterates over what the result of an initialisation and its ranks say.
+fn texts(init: &CheckResult) -> impl Iterator<Item = &str> {
+    let lines = init.ranks.iter().map(|line| line.text.as_str());
+    std::iter::once(init.summary.as_str()).chain(lines)
+}
+
+/// Turns a failed initialisation into one that was not run, for this reason.
+pub fn mark_not_run(init: &mut CheckResult, why: &str) {
     init.outcome = Outcome::NotRun;
     init.class = None;
     init.summary = format!("{why}; {}", init.summary);
-    Some(why)
 }
 
 /// Turns a failed initialisation into a fault of the machine.
@@ -63,8 +74,7 @@ pub fn lost_port(
     if init.outcome != Outcome::InitFailed {
         return None;
     }
-    let mut said = std::iter::once(&init.summary).chain(init.ranks.iter().map(|line| &line.text));
-    let said = said.find_map(|text| taken_port(text, ports));
+    let said = texts(init).find_map(|text| taken_port(text, ports));
     said.or_else(|| {
         let mut logs = logs.iter();
         logs.find_map(|log| taken_port(&end_of(shared, log), ports))
@@ -79,8 +89,7 @@ pub fn late_machine(
     waited: Option<Duration>,
 ) -> Option<String> {
     let waited = waited?.as_secs_f64();
-    let mut texts = std::iter::once(&init.summary).chain(init.ranks.iter().map(|line| &line.text));
-    let is_timeout = texts.any(|text| {
+    let is_timeout = texts(init).any(|text| {
         let text = text.to_lowercase();
         text.contains("timed out") || text.contains("timeout")
     });

@@ -89,7 +89,7 @@ impl RankRun {
         let (said, token) = self.said_bye.as_ref()?;
         let hello = self.hello.as_ref();
         if hello.is_none_or(|hello| hello.token != *token) {
-            return Some("its process_end carries another run's token".to_owned());
+            return Some("its farewell carries another run's token".to_owned());
         }
         if *said != steps {
             return Some(format!(

@@ -80,9 +80,7 @@ pub async fn run(shared: &Shared, recorder: &Arc<Recorder>) -> ScenarioRun {
                     shared.notify(format!("{}: {why}; another world is tried", scenario.id));
                     continue;
                 }
-                init.outcome = Outcome::NotRun;
-                init.class = None;
-                init.summary = format!("{why}; {}", init.summary);
+                failed_init::mark_not_run(init, &why);
                 result.lost = Some(why);
             }
             if let Some(port) = failed_init::lost_port(shared, &run.logs, init, &result.ports) {
@@ -143,7 +141,6 @@ async fn shrink_failures(
     }
 }
 
-/// Turns a failed initialisation into a fault of the machine, if a rank says that it had no more open files, threads or
 /// Returns true if a known failure took the world with it.
 fn is_known_loss(recorder: &Recorder, result: &WorldResult) -> bool {
     let last = result.farthest;

@@ -44,15 +44,18 @@ fn is_own(state: &RankState) -> bool {
 /// Returns the wait of a rank in code of its own for a lock that another rank has; none if it does not wait for it.
 fn wait_for(lock: &FileLock, holder: Rank, pid: u32, state: &RankState) -> Option<RankWait> {
     let is_proved = lock.waiters.contains(&pid);
-    let path = lock.path_in(pid);
-    let is_likely = || {
-        let sleeps_itself = state
-            .now()
-            .is_some_and(|now| now.to_string().contains("sleep"));
-        let pauses = || allranks_host::sleeps_in(pid).is_some_and(|at| at.contains(PAUSE));
-        lock.is_exclusive && path.is_some() && !sleeps_itself && pauses()
+    let sleeps_itself = || {
+        let now = state.now().map(ToString::to_string);
+        now.is_some_and(|now| now.contains("sleep"))
     };
-    (is_proved || is_likely()).then(|| RankWait {
+    let pauses = || allranks_host::sleeps_in(pid).is_some_and(|at| at.contains(PAUSE));
+    let may_wait = is_proved || (lock.is_exclusive && pauses() && !sleeps_itself());
+    // The files of a process are looked at last: they may be many.
+    if !may_wait {
+        return None;
+    }
+    let path = lock.path_in(pid);
+    (is_proved || path.is_some()).then(|| RankWait {
         text: format!(
             "a wait for the lock of {}, which rank {holder} has",
             path.as_deref().unwrap_or("a file")

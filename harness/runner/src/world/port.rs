@@ -109,7 +109,7 @@ pub fn try_share(path: &Path) -> io::Result<Option<File>> {
 pub fn holders(path: &Path) -> io::Result<Vec<u32>> {
     let inode = std::fs::metadata(path)?.ino();
     let locks = host::file_locks().into_iter();
-    let held = locks.filter(|lock| lock.is_flock() && lock.inode == inode);
+    let held = locks.filter(|lock| lock.is_flock && lock.inode == inode);
     let pids: BTreeSet<u32> = held.map(|lock| lock.holder).collect();
     Ok(pids.into_iter().collect())
 }

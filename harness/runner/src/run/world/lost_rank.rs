@@ -243,9 +243,7 @@ mod tests {
     #[test]
     fn a_world_may_end_while_its_host_is_waited_for() {
         let (scenario, known) = (planned(TWO, BARRIER), Expectations::default());
-        let mut world = Simulation::new(&scenario, &known);
-        world.hello_all();
-        world.answer_all();
+        let mut world = Simulation::imported(&scenario, &known);
         assert!(matches!(world.state.phase, Phase::HostEntering { .. }));
         world.die(0, 9);
         assert!(world.is_killed());
@@ -256,9 +254,7 @@ mod tests {
             "rank 0: its process ended: signal 9 (SIGKILL)"
         );
 
-        let mut world = Simulation::new(&scenario, &known);
-        world.hello_all();
-        world.answer_all();
+        let mut world = Simulation::imported(&scenario, &known);
         assert!(matches!(world.state.phase, Phase::HostEntering { .. }));
         world.tell(Event::Interrupted);
         assert!(matches!(world.state.phase, Phase::Reaping { .. }));
@@ -268,9 +264,7 @@ mod tests {
     #[test]
     fn in_the_opening_and_in_the_teardown_the_others_may_answer_late() {
         let (scenario, known) = (planned(TWO, BARRIER), Expectations::default());
-        let mut world = Simulation::new(&scenario, &known);
-        world.hello_all();
-        world.answer_all();
+        let mut world = Simulation::imported(&scenario, &known);
         world.enter(0);
         world.wake();
         assert!(matches!(world.state.phase, Phase::Opening));

@@ -199,9 +199,7 @@ mod tests {
     #[test]
     fn the_others_do_not_wait_long_for_a_host_that_enters_nothing() {
         let (scenario, known) = (planned(TWO, BARRIER), Expectations::default());
-        let mut world = Simulation::new(&scenario, &known);
-        world.hello_all();
-        world.answer_all();
+        let mut world = Simulation::imported(&scenario, &known);
         let asked = world.now;
         while matches!(world.state.phase, Phase::HostEntering { .. }) {
             world.wake();
@@ -217,9 +215,7 @@ mod tests {
     #[test]
     fn what_happens_in_the_host_s_pause_is_looked_at_after_it() {
         let (scenario, known) = (planned(TWO, BARRIER), Expectations::default());
-        let mut world = Simulation::new(&scenario, &known);
-        world.hello_all();
-        world.answer_all();
+        let mut world = Simulation::imported(&scenario, &known);
         world.enter(0);
         world.tell(Event::Interrupted);
         world.tell(Event::Rank(RankEvent::Refused(Rank(1), "wrong".to_owned())));
@@ -236,9 +232,7 @@ mod tests {
     fn a_world_of_one_waits_for_no_host() {
         let scenario = planned("{size: 1, deadline_s: 20}", BARRIER);
         let known = Expectations::default();
-        let mut world = Simulation::new(&scenario, &known);
-        world.hello_all();
-        world.answer_all();
+        let mut world = Simulation::imported(&scenario, &known);
         assert!(matches!(world.state.phase, Phase::Opening));
         world.answer_all();
         assert_eq!(world.calls(0), ["barrier"]);
@@ -286,9 +280,7 @@ mod tests {
     #[test]
     fn a_rank_that_disagrees_with_the_plan_has_not_initialised() {
         let (scenario, known) = (planned(TWO, BARRIER), Expectations::default());
-        let mut world = Simulation::new(&scenario, &known);
-        world.hello_all();
-        world.answer_all();
+        let mut world = Simulation::imported(&scenario, &known);
         world.enter(0);
         world.wake();
         world.answer(0);
@@ -304,9 +296,7 @@ mod tests {
         let script = "  - script: {name: s, moves: [{sleep: {ms: 1}}]}\n";
         let scenario = planned("{size: 2, starts: bare, deadline_s: 20}", script);
         let known = Expectations::default();
-        let mut world = Simulation::new(&scenario, &known);
-        world.hello_all();
-        world.answer_all();
+        let mut world = Simulation::imported(&scenario, &known);
         for rank in 0..2 {
             assert_eq!(world.calls(rank), ["sleep"]);
         }

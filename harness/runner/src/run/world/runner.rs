@@ -72,8 +72,8 @@ pub struct WorldRunner<'a> {
     half: Option<Half>,
     /// How many times more time was given.
     extensions: u32,
-    /// What the ranks had had of the machine when their initialisation began; none before.
-    had_at_init: Option<Share>,
+    /// How long a rank was at most ready to run, and was not let, when the initialisation began; none before.
+    waited_before_init: Option<Duration>,
     /// How long a rank was at most ready to run, and was not let, from then until the initialisation failed; none if it has not.
     waited_in_init: Option<Duration>,
     interrupt: watch::Receiver<bool>,
@@ -91,7 +91,7 @@ impl<'a> WorldRunner<'a> {
             had: Share::default(),
             half: None,
             extensions: 0,
-            had_at_init: None,
+            waited_before_init: None,
             waited_in_init: None,
             interrupt,
             is_interrupted: false,
@@ -172,16 +172,13 @@ impl<'a> WorldRunner<'a> {
         }
     }
 
-    /// Notes what the ranks have had of the machine when their initialisation begins and when it has failed, before the actions that
+    /// Notes how long ranks have waited for a processor when their initialisation begins and when it has failed, before the actions that
     /// follow from that: afterwards the processes may be gone. The look is short, and gives no thread away for others: there may be none.
     fn measure_init(&mut self) {
-        match self.had_at_init.as_ref().map(|had| had.waited) {
-            None if self.state.initialises() => {
-                self.had_at_init = Some(self.share());
-            }
+        match self.waited_before_init {
+            None if self.state.initialises() => self.waited_before_init = Some(self.waited()),
             Some(before) if self.waited_in_init.is_none() && self.state.has_failed_init() => {
-                let waited = self.share().waited;
-                self.waited_in_init = Some(waited.saturating_sub(before));
+                self.waited_in_init = Some(self.waited().saturating_sub(before));
             }
             None | Some(_) => {}
         }
@@ -308,18 +305,27 @@ impl<'a> WorldRunner<'a> {
 
     /// Returns what the ranks have had of the machine; nothing for ranks on other hosts.
     fn share(&self) -> Share {
-        let Some(mut roots) = self.world.roots() else {
-            return Share::default();
-        };
-        if roots.is_empty() {
-            let pids = self.state.ranks().iter().map(RankRun::pid);
-            roots = pids.filter(|pid| *pid > 0).collect();
-        }
-        let used = roots.iter().map(|pid| allranks_host::processor_time(*pid));
-        let waited = roots.iter().map(|pid| allranks_host::time_ready(*pid));
+        let used = self.roots().into_iter().map(allranks_host::processor_time);
         Share {
             used: used.max().unwrap_or_default(),
-            waited: waited.max().unwrap_or_default(),
+            waited: self.waited(),
+        }
+    }
+
+    /// Returns how long a rank was at most ready to run, and was not let; zero for ranks on other hosts.
+    fn waited(&self) -> Duration {
+        let waited = self.roots().into_iter().map(allranks_host::time_ready);
+        waited.max().unwrap_or_default()
+    }
+
+    /// Returns the processes below which ranks of this host run; none for ranks on other hosts.
+    fn roots(&self) -> Vec<u32> {
+        match self.world.roots() {
+            Some(roots) if roots.is_empty() => {
+                let pids = self.state.ranks().iter().map(RankRun::pid);
+                pids.filter(|pid| *pid > 0).collect()
+            }
+            roots => roots.unwrap_or_default(),
         }
     }
 

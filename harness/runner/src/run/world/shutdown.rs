@@ -287,7 +287,7 @@ mod tests {
         let found = world.result.unwrap().end.unwrap();
         assert_eq!(
             found.summary,
-            "rank 1: its process_end carries another run's token"
+            "rank 1: its farewell carries another run's token"
         );
     }
 

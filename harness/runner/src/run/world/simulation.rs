@@ -86,6 +86,14 @@ impl<'a> Simulation<'a> {
         }
     }
 
+    /// Makes a world whose ranks have said hello and imported: those of several wait for rank 0 to enter the opening.
+    pub fn imported(scenario: &'a Scenario, expectations: &'a Expectations) -> Self {
+        let mut world = Self::new(scenario, expectations);
+        world.hello_all();
+        world.answer_all();
+        world
+    }
+
     /// Makes a world that has been opened, and whose first checks have been sent.
     pub fn opened(scenario: &'a Scenario, expectations: &'a Expectations) -> Self {
         let mut world = Self::new(scenario, expectations);
