@@ -14,6 +14,7 @@ def take_census() -> dict[str, int]:
     gc.collect()
     try:
         files = _open_files()
+        threads = _living_threads()
         with open("/proc/self/status") as status:
             fields = dict(line.split(":", 1) for line in status)
         with open("/proc/self/maps") as maps:
@@ -25,7 +26,7 @@ def take_census() -> dict[str, int]:
     return {
         "files": len(files),
         "sockets": sum(name.startswith("socket:") for name in files),
-        "threads": int(fields["Threads"]),
+        "threads": threads,
         "shared_memory": shared,
         "memory": int(fields["VmRSS"].split()[0]) * 1024,
         "processes": processes,
@@ -41,3 +42,21 @@ def _open_files() -> list[str]:
         except OSError:
             continue
     return names
+
+
+def _living_threads() -> int:
+    """Returns the number of threads that do not end.
+
+    One that was joined may be listed for a moment longer: a join returns when the thread gives up its memory, which is
+    before the kernel takes it from the list.
+    """
+    exiting = 0x4  # PF_EXITING in linux/sched.h: the ninth field, see proc_pid_stat(5)
+    living = 0
+    for thread in os.listdir("/proc/self/task"):
+        try:
+            with open(f"/proc/self/task/{thread}/stat") as stat:
+                flags = int(stat.read().rpartition(")")[2].split()[6])
+        except OSError:
+            continue
+        living += not flags & exiting
+    return living
