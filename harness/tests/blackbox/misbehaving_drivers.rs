@@ -222,6 +222,7 @@ pub fn tests() -> Vec<Test> {
             "virtue::script_waits_for_a_processor",
             script_waits_for_a_processor,
         ),
+        plain("virtue::ends_when_it_is_let_run", ends_when_it_is_let_run),
         plain(
             "rank::one_that_a_busy_machine_lets_not_import",
             not_let_import,
@@ -369,6 +370,28 @@ steps:
 ",
     );
     assert_given_time(&stage, &[&case]);
+}
+
+/// A rank whose connection is closed, and which has to share its processor with others until its process ends, is waited for: how it
+/// ends is what the script asks.
+fn ends_when_it_is_let_run() {
+    let stage = Stage::new("ends");
+    let case = stage.write(
+        "ends.yaml",
+        "id: own/ends
+title: a rank ends after its connection
+covers: [TEAR-001]
+world: {size: 1, deadline_s: 1}
+steps:
+  - script:
+      name: exits
+      afterwards: abandon
+      moves:
+        - exit: {code: 3}
+",
+    );
+    let driver = own_driver("ends_slowly.py");
+    assert_given_time(&stage, &[&case, "--driver", &driver]);
 }
 
 /// Asserts that a run of one rank, beside three processes that keep its processor busy, passes, or ends with code 4, all its checks not

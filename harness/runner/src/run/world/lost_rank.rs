@@ -32,15 +32,27 @@ impl WorldState<'_> {
         if rank_run.end.is_some() {
             return self.lose(rank, why);
         }
-        // A broken connection often means that the process died and its exit is not reported yet. If a script makes the
-        // rank leave, how it exits is what is judged.
-        let patience = match self.is_to_leave(rank) {
-            true => self.plan.deadline(),
-            false => END_PATIENCE,
-        };
-        let until = self.now + patience;
+        // A broken connection often means that the process died and its exit is not reported yet.
+        let until = self.now + self.end_patience(rank);
         self.wait = Some(Wait::RankExit { rank, why, until });
         Ok(())
+    }
+
+    /// Returns how long the end of a process may come after the end of its connection. If a script makes the rank leave, how it
+    /// exits is what is judged.
+    fn end_patience(&self, rank: Rank) -> Duration {
+        match self.is_to_leave(rank) {
+            true => self.plan.deadline(),
+            false => END_PATIENCE,
+        }
+    }
+
+    /// Returns the rank whose process is to end, and how long that may take; none if no end is waited for.
+    pub(super) fn awaited_end(&self) -> Option<(Rank, Duration)> {
+        match &self.wait {
+            Some(Wait::RankExit { rank, .. }) => Some((*rank, self.end_patience(*rank))),
+            Some(_) | None => None,
+        }
     }
 
     /// Handles an event while the end of a process is waited for.
@@ -299,7 +311,10 @@ mod tests {
         world.pass(ms(400));
         world.enter(0);
         world.tell(Event::Interrupted);
+        let awaited = world.state.awaited_end();
+        assert_eq!(awaited, Some((Rank(1), END_PATIENCE)));
         assert_eq!(world.wake(), END_PATIENCE - ms(400));
+        assert_eq!(world.state.awaited_end(), None);
         assert_eq!(world.take_done(), ["kill 0", "kill 1"]);
         let result = world.reaped();
         assert_eq!(result.lost.as_deref(), Some("rank 1: connection closed"));

@@ -91,6 +91,7 @@ mod runner;
 mod script_control;
 mod script_events;
 mod sending;
+mod share;
 mod shutdown;
 #[cfg(test)]
 mod simulation;

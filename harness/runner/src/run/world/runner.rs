@@ -14,11 +14,15 @@ use super::event::Action;
 use super::event::Event;
 use super::plan::WorldPlan;
 use super::result::WorldResult;
+use super::share::Share;
+use super::share::ShareNote;
+use super::share::time_ready;
 use super::state::WorldState;
 use crate::check_result::CheckResult;
 use crate::run::interruption;
 use crate::run::rank_run::RankRun;
 use crate::world::World;
+use allranks_model::names::Rank;
 use allranks_model::outcome::Outcome;
 
 /// What takes the findings of a world: what is known of its ranks, the check's place, and what happened in it.
@@ -26,11 +30,6 @@ pub type Decided<'a> = dyn FnMut(&[RankRun], usize, CheckResult) + Send + 'a;
 
 /// How many times ranks that import are given the time again that they may take.
 const EXTENSIONS: u32 = 9;
-/// The share of the time, as its denominator, for which a rank must have been let run, or have waited for that, to be given more.
-const LEAST_SHARE: u32 = 50;
-
-/// The share of the time, as its denominator, for which a rank must have waited for a processor to be given more.
-const LEAST_WAIT: u32 = 4;
 
 /// What is late when something should have moved.
 enum Late {
@@ -42,24 +41,6 @@ enum Late {
     GivenUp(String),
 }
 
-/// What ranks have had of the machine: of each time that of the rank that has most.
-#[derive(Clone, Copy, Debug, Default)]
-struct Share {
-    /// Processor time.
-    used: Duration,
-    /// Time in which a thread was ready to run and another ran.
-    waited: Duration,
-}
-
-/// What ranks had had of the machine at some time.
-#[derive(Debug)]
-struct Half {
-    /// When something had moved last, in the state machine's time.
-    progress: Duration,
-    at: Instant,
-    had: Share,
-}
-
 /// Runs one world.
 pub struct WorldRunner<'a> {
     world: World,
@@ -68,14 +49,16 @@ pub struct WorldRunner<'a> {
     clock: WorldClock,
     /// What the ranks had had of the machine when more time was given for their imports.
     had: Share,
-    /// What the ranks had had of the machine when half of the time had passed in which something must move.
-    half: Option<Half>,
+    /// When something moved last, in the state machine's time, and what the ranks had had of the machine soon after.
+    early: Option<(Duration, ShareNote)>,
     /// How many times more time was given.
     extensions: u32,
     /// How long a rank was at most ready to run, and was not let, when the initialisation began; none before.
     waited_before_init: Option<Duration>,
     /// How long a rank was at most ready to run, and was not let, from then until the initialisation failed; none if it has not.
     waited_in_init: Option<Duration>,
+    /// The rank whose process is to end, and what it had had of the machine when that began to be waited for; none if it is not.
+    ending: Option<(Rank, ShareNote)>,
     interrupt: watch::Receiver<bool>,
     /// True if the state machine has been told of the interrupt.
     is_interrupted: bool,
@@ -89,10 +72,11 @@ impl<'a> WorldRunner<'a> {
             state: WorldState::new(plan),
             clock: WorldClock::new(Instant::now()),
             had: Share::default(),
-            half: None,
+            early: None,
             extensions: 0,
             waited_before_init: None,
             waited_in_init: None,
+            ending: None,
             interrupt,
             is_interrupted: false,
         }
@@ -105,7 +89,8 @@ impl<'a> WorldRunner<'a> {
             let mut next = self.next().await;
             if matches!(next, Event::Deadline) {
                 let due = self.due();
-                if due.is_some_and(|due| self.clock.excuse(due, Instant::now())) || self.note_half()
+                if due.is_some_and(|due| self.clock.excuse(due, Instant::now()))
+                    || self.note_early()
                 {
                     continue;
                 }
@@ -120,6 +105,7 @@ impl<'a> WorldRunner<'a> {
                 let (is_look, began) = (matches!(event, Event::Host(_)), Instant::now());
                 let actions = self.tell(event);
                 self.measure_init();
+                self.measure_end();
                 if is_look {
                     self.clock.take_out(began, Instant::now());
                 }
@@ -184,6 +170,14 @@ impl<'a> WorldRunner<'a> {
         }
     }
 
+    /// Notes what a process has had of the machine when its end begins to be waited for.
+    fn measure_end(&mut self) {
+        let awaited = self.state.awaited_end().map(|(rank, _)| rank);
+        if self.ending.as_ref().map(|(rank, _)| *rank) != awaited {
+            self.ending = awaited.map(|rank| (rank, ShareNote::now(self.share_of(rank))));
+        }
+    }
+
     /// Returns true if a finding stands: it passed, or failed while all nodes of the world were alive. When a node is lost, the
     /// ranks on the others fail for it, which can be known before the loss is.
     async fn stands(&self, finding: &CheckResult) -> bool {
@@ -211,10 +205,13 @@ impl<'a> WorldRunner<'a> {
         }
     }
 
-    /// Returns the next deadline of the state machine, or when half of the time to it has passed; none if it waits without one.
+    /// Returns the next deadline of the state machine, or when a tenth of the time to it has passed; none if it waits without one.
     fn due(&self) -> Option<Duration> {
         let deadline = self.state.deadline()?;
-        Some(self.half_time().map_or(deadline, |half| half.min(deadline)))
+        Some(
+            self.early_time()
+                .map_or(deadline, |early| early.min(deadline)),
+        )
     }
 
     /// Returns the state machine's time.
@@ -222,35 +219,34 @@ impl<'a> WorldRunner<'a> {
         self.clock.time(Instant::now())
     }
 
-    /// Returns when half of the time will have passed in which something must move; none if that is noted, or ranks are not at
-    /// work.
-    fn half_time(&self) -> Option<Duration> {
+    /// Returns when a tenth of the time will have passed in which something must move, which leaves out steps that are soon through;
+    /// none if that is noted, or ranks are not at work.
+    fn early_time(&self) -> Option<Duration> {
         let (progress, limit) = self.state.quiet_limit()?;
         let is_noted = self
-            .half
+            .early
             .as_ref()
-            .is_some_and(|half| half.progress == progress);
-        (!is_noted).then(|| progress + limit / 2)
+            .is_some_and(|(noted, _)| *noted == progress);
+        (!is_noted).then(|| progress + limit / 10)
     }
 
-    /// Notes what the ranks have had of the machine if half of their time has passed. Returns false if it has not, or is noted.
-    fn note_half(&mut self) -> bool {
-        let is_due = |half: Duration| half <= self.now();
-        if !self.half_time().is_some_and(is_due) {
+    /// Notes what the ranks have had of the machine if a tenth of their time has passed. Returns false if it has not, or is noted.
+    fn note_early(&mut self) -> bool {
+        let is_due = |early: Duration| early <= self.now();
+        if !self.early_time().is_some_and(is_due) {
             return false;
         }
         let progress = self.state.quiet_limit().map(|(progress, _)| progress);
         let had = block_in_place(|| self.share());
-        self.half = progress.map(|progress| Half {
-            progress,
-            at: Instant::now(),
-            had,
-        });
+        self.early = progress.map(|progress| (progress, ShareNote::now(had)));
         true
     }
 
     /// Decides if it is the ranks that are late or the machine, when something should have moved.
     fn late(&mut self) -> Late {
+        if let Some((rank, limit)) = self.state.awaited_end() {
+            return self.late_end(rank, limit);
+        }
         match (self.state.import_limit(), self.state.quiet_limit()) {
             (Some(limit), _) => self.late_import(limit),
             (None, Some((progress, limit))) if self.state.is_limit_due(self.now()) => {
@@ -260,42 +256,57 @@ impl<'a> WorldRunner<'a> {
         }
     }
 
+    /// Gives a process of this host more time to end that has broken its connection: one that waits for a processor, or that has
+    /// ended, which only its parent has not reported yet.
+    fn late_end(&mut self, rank: Rank, limit: Duration) -> Late {
+        let has = block_in_place(|| self.share_of(rank));
+        let noted = self.ending.as_ref().filter(|(of, _)| *of == rank);
+        let Some((passed, had)) = noted.map(|(_, note)| note.since(has)) else {
+            return Late::Ranks;
+        };
+        let has_ended = self.pid(rank).and_then(allranks_host::state) == Some('Z');
+        if (!has_ended && !had.was_kept_waiting(passed)) || had.used >= limit {
+            return Late::Ranks;
+        }
+        let used = has.used.as_secs_f64();
+        self.extend(&format!(
+            "rank {rank} was let run for {used:.1} s, and its process did not end"
+        ))
+    }
+
     /// Gives ranks that are importing more time, if the processor time that they have used since, or waited for, shows that they get
     /// on. They have at most ten times as much as a quiet machine would need, or the processor time for it.
     fn late_import(&mut self, limit: Duration) -> Late {
         let had = block_in_place(|| self.share());
-        let more =
-            had.used.saturating_sub(self.had.used) + had.waited.saturating_sub(self.had.waited);
-        if more * LEAST_SHARE < limit || had.used >= limit {
+        if !had.since(self.had).could_run(limit) || had.used >= limit {
             return Late::Ranks;
         }
         self.had = had;
-        self.extend(had.used)
+        self.extend(&no_rank_run_longer(had.used))
     }
 
     /// Gives ranks more time that get on while they wait for a processor: they are late for what else the machine does. Ranks that
     /// wait for each other use no processor and wait for none; one that polls for ever has some time used all that it may take.
     fn late_step(&mut self, progress: Duration, limit: Duration) -> Late {
-        let half = self.half.as_ref();
-        let Some(half) = half.filter(|half| half.progress == progress) else {
+        let noted = self.early.as_ref().filter(|(of, _)| *of == progress);
+        let has = block_in_place(|| self.share());
+        let Some((passed, had)) = noted.map(|(_, note)| note.since(has)) else {
             return Late::Ranks;
         };
-        let (passed, had) = (half.at.elapsed(), block_in_place(|| self.share()));
-        let used = had.used.saturating_sub(half.had.used);
-        let waited = had.waited.saturating_sub(half.had.waited);
-        if used * LEAST_SHARE < passed || waited * LEAST_WAIT < passed || used >= limit {
+        if !had.has_run(passed) || !had.was_kept_waiting(passed) || had.used >= limit {
             return Late::Ranks;
         }
-        self.extend(had.used)
+        self.extend(&no_rank_run_longer(has.used))
     }
 
     /// Lets the state machine's time begin again where something moved last, if that has not been done too often.
-    fn extend(&mut self, used: Duration) -> Late {
+    /// `little` says what ranks were let do until then.
+    fn extend(&mut self, little: &str) -> Late {
         if self.extensions >= EXTENSIONS {
+            let passed = self.clock.since_beginning(Instant::now());
+            let passed = passed.as_secs_f64();
             return Late::GivenUp(format!(
-                "the machine is too busy: in {:.0} s no rank was let run for more than {:.1} s",
-                self.clock.since_beginning(Instant::now()).as_secs_f64(),
-                used.as_secs_f64()
+                "the machine is too busy: in {passed:.0} s {little}"
             ));
         }
         self.extensions += 1;
@@ -305,17 +316,23 @@ impl<'a> WorldRunner<'a> {
 
     /// Returns what the ranks have had of the machine; nothing for ranks on other hosts.
     fn share(&self) -> Share {
-        let used = self.roots().into_iter().map(allranks_host::processor_time);
-        Share {
-            used: used.max().unwrap_or_default(),
-            waited: self.waited(),
-        }
+        Share::of(&self.roots())
+    }
+
+    /// Returns what a rank has had of the machine; nothing for one on another host.
+    fn share_of(&self, rank: Rank) -> Share {
+        Share::of(self.pid(rank).as_slice())
     }
 
     /// Returns how long a rank was at most ready to run, and was not let; zero for ranks on other hosts.
     fn waited(&self) -> Duration {
-        let waited = self.roots().into_iter().map(allranks_host::time_ready);
-        waited.max().unwrap_or_default()
+        time_ready(&self.roots())
+    }
+
+    /// Returns the process of a rank; none if it is not known, or on another host.
+    fn pid(&self, rank: Rank) -> Option<u32> {
+        let pid = self.state.ranks()[rank.index()].pid();
+        (pid > 0 && self.world.roots().is_some()).then_some(pid)
     }
 
     /// Returns the processes below which ranks of this host run; none for ranks on other hosts.
@@ -339,4 +356,9 @@ impl<'a> WorldRunner<'a> {
             false => self.state.on(event, now),
         }
     }
+}
+
+fn no_rank_run_longer(than: Duration) -> String {
+    let seconds = than.as_secs_f64();
+    format!("no rank was let run for more than {seconds:.1} s")
 }
