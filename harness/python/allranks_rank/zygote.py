@@ -142,7 +142,8 @@ class Zygote:
         """
         while True:
             # Idle time goes into cheaper forks, a few milliseconds at a time; in busy times `fork` does the same.
-            ready = {key.fileobj for key, _ in self._selector.select(0 if self._small else None)}
+            is_worth_it = self._small and self._forks >= pages.FEW_FORKS
+            ready = {key.fileobj for key, _ in self._selector.select(0 if is_worth_it else None)}
             if not ready:
                 pages.collapse(self._small.pop())
             if self._wake_in in ready:
@@ -175,8 +176,8 @@ class Zygote:
         try:
             if (count := thread_count()) != 1:
                 raise RuntimeError(f"the zygote has {count} threads; forking it is unsafe")
-            # As many pieces as there were forks before: one world waits little, and after sixteen forks all are done.
-            for _ in range(min(self._forks, len(self._small))):
+            # Each fork moves one piece more than the last: one world waits little, and after sixteen forks all are done.
+            for _ in range(min(self._forks - pages.FEW_FORKS, len(self._small))):
                 pages.collapse(self._small.pop())
             self._forks += 1
             parent = os.getpid()
@@ -378,8 +379,9 @@ def run() -> int:
     # From here on the end of the connection is seen: this then kills what its ranks have started before it ends itself.
     outlive_parent()
     zygote = Zygote(wire)
-    gc.collect()
-    gc.freeze()  # so that collections in the ranks do not copy every page of it
+    # So that collections in the ranks do not copy every page of it. There is none before it, as the documentation of
+    # `gc.freeze` advises: a collection leaves holes in pages, and takes a tenth of a second.
+    gc.freeze()
     gc.enable()
     wire.send(
         {
