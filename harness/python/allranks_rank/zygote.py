@@ -176,7 +176,7 @@ class Zygote:
         try:
             if (count := thread_count()) != 1:
                 raise RuntimeError(f"the zygote has {count} threads; forking it is unsafe")
-            # Each fork moves one piece more than the last: one world waits little, and sixteen forks later all are done.
+            # Each fork moves one piece more than the last: a world waits little, and sixteen forks later all are moved.
             for _ in range(min(self._forks - pages.FEW_FORKS, len(self._small))):
                 pages.collapse(self._small.pop())
             self._forks += 1
