@@ -15,7 +15,9 @@
 //! | `device_messages` | finds the messages that a rank's device has not carried out |
 //! | `job` | finds the ranks among the processes |
 //! | `hosts` | decides which addresses name the same host |
-//! | `evidence` | builds the hang evidence of each rank |
+//! | `evidence` | builds the hang evidence of a job |
+//! | `compared_world` | describes each rank of one world, from its call trace |
+//! | `sub_world` | finds a world that only some of a job's ranks are in |
 //! | `hang_detector` | decides when hang evidence is reported |
 //! | `below` | what the processes below ranks have used of the processor |
 //! | `reach` | whether an endpoint that ranks dial can be reached |
@@ -35,6 +37,7 @@
 mod attach;
 mod below;
 mod call_trace;
+mod compared_world;
 mod device_messages;
 mod evidence;
 mod evidence_files;
@@ -52,6 +55,7 @@ mod reach;
 mod record;
 mod recorder;
 mod shared_job;
+mod sub_world;
 mod subreaper;
 #[cfg(test)]
 mod tests;
