@@ -18,7 +18,9 @@
 //! | `evidence` | builds the hang evidence of a job |
 //! | `compared_world` | describes each rank of one world, from its call trace |
 //! | `sub_world` | finds a world that only some of a job's ranks are in |
-//! | `hang_detector` | decides when hang evidence is reported |
+//! | `hang_detector` | detects hangs in all worlds of a program |
+//! | `world_detector` | decides when hang evidence of one world is reported |
+//! | `late_rank` | how long a rank may keep others waiting, and what to do about it |
 //! | `below` | what the processes below ranks have used of the processor |
 //! | `reach` | whether an endpoint that ranks dial can be reached |
 //! | `evidence_files` | the files of one watch, written anew while its worlds live |
@@ -47,6 +49,7 @@ mod hosts;
 mod idle_launcher;
 mod job;
 mod kernel_wait;
+mod late_rank;
 mod lone_worlds;
 mod member;
 mod node_evidence;
@@ -59,6 +62,7 @@ mod sub_world;
 mod subreaper;
 #[cfg(test)]
 mod tests;
+mod world_detector;
 
 use std::ffi::OsString;
 use std::io;
