@@ -26,6 +26,8 @@
 //! | `evidence_files` | the files of one watch, written anew while its worlds live |
 //! | `node_evidence` | keeps what one node has seen as a file, and merges the files of several |
 //! | `shared_job` | judges the evidence of all nodes of a job while it runs |
+//! | `other_watches` | the other watches of a job on several nodes, and which of them go on |
+//! | `unreachable_master` | finds a rank 0 whose endpoint another host cannot reach |
 //! | `member` | what one watch of a job on several nodes tells the others of itself |
 //! | `lone_worlds` | finds processes that were started as one world and are each alone |
 //! | `idle_launcher` | finds a launcher that waits for other nodes |
@@ -53,6 +55,7 @@ mod late_rank;
 mod lone_worlds;
 mod member;
 mod node_evidence;
+mod other_watches;
 mod program;
 mod reach;
 mod record;
@@ -62,6 +65,7 @@ mod sub_world;
 mod subreaper;
 #[cfg(test)]
 mod tests;
+mod unreachable_master;
 mod world_detector;
 
 use std::ffi::OsString;
