@@ -90,8 +90,8 @@ impl SelectArguments {
         Duration::from_secs(self.import_patience)
     }
 
-    /// What starts node agents; `None` if there are none. Under `torchrun` there are some only where nodes are asked for: without
-    /// them it starts the ranks of programs on this machine.
+    /// Returns what starts node agents; `None` if there are none. Under `torchrun` there are some only where nodes are asked for:
+    /// without them it starts the ranks of programs on this machine.
     #[must_use]
     pub const fn engine(&self) -> Option<Engine> {
         match (self.launcher, self.nodes) {
@@ -120,7 +120,7 @@ impl SelectArguments {
         launcher_words(self.launcher_options.as_deref())
     }
 
-    /// What to load.
+    /// Returns what to load.
     #[must_use]
     pub fn request(&self) -> Request {
         self.files.request(&self.cases)
@@ -145,7 +145,7 @@ pub enum LauncherChoice {
 }
 
 impl LauncherChoice {
-    /// What starts node agents; `None` if there are none.
+    /// Returns what starts node agents; `None` if there are none.
     pub(super) const fn engine(self) -> Option<Engine> {
         match self {
             Self::Local => None,

@@ -296,7 +296,7 @@ impl SharedJob {
             let (seconds, _) = still?;
             let is_new = !self.reported.contains_key(&world) && self.still.insert(world);
             let still = Duration::try_from_secs_f64(seconds).unwrap_or_default();
-            return is_new.then(|| Event::Still(told(verdict, report), still));
+            return is_new.then(|| Event::Still(with_notes(verdict, report), still));
         }
         let essence = (verdict.kind, verdict.culprits.clone());
         if self.reported.get(&world) == Some(&essence) {
@@ -311,7 +311,7 @@ impl SharedJob {
                 }
                 self.candidates.remove(&world);
                 self.reported.insert(world, essence);
-                Some(Event::Verdict(told(verdict, report)))
+                Some(Event::Verdict(with_notes(verdict, report)))
             }
             _ => {
                 let since = Instant::now();
@@ -362,10 +362,10 @@ impl SharedJob {
 }
 
 /// The verdict with what must be known to judge it.
-fn told(verdict: &Diagnosis, report: &WorldReport) -> Diagnosis {
-    let mut told = verdict.clone();
-    told.evidence.extend(report.notes.iter().cloned());
-    told
+fn with_notes(verdict: &Diagnosis, report: &WorldReport) -> Diagnosis {
+    let mut verdict = verdict.clone();
+    verdict.evidence.extend(report.notes.iter().cloned());
+    verdict
 }
 
 /// Returns for each world for how many seconds nothing has moved on any node that goes on, and when the oldest evidence was read.

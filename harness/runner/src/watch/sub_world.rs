@@ -65,13 +65,13 @@ impl SubWorld {
 }
 
 /// Where a rank has met others by a store that the program made.
-struct Met<'a> {
+struct StoreInit<'a> {
     place: &'a str,
     rank: u32,
 }
 
 /// Returns the inits of a rank by stores that the program made, each with the number of its world.
-fn stores(call_trace: &CallTrace) -> impl Iterator<Item = (u32, Met<'_>)> {
+fn stores(call_trace: &CallTrace) -> impl Iterator<Item = (u32, StoreInit<'_>)> {
     call_trace
         .entries
         .iter()
@@ -83,7 +83,7 @@ fn stores(call_trace: &CallTrace) -> impl Iterator<Item = (u32, Met<'_>)> {
                 ..
             } if method == "store" => {
                 let rank = (*rank).try_into().ok()?;
-                Some((entry.epoch, Met { place, rank }))
+                Some((entry.epoch, StoreInit { place, rank }))
             }
             _ => None,
         })

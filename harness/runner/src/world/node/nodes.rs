@@ -360,7 +360,7 @@ impl Drop for Nodes {
     }
 }
 
-/// The addresses at which agents may find a run that listens at `ip`.
+/// Returns the addresses at which agents may find a run that listens at `ip`.
 fn addresses(ip: IpAddr, port: u16) -> Vec<String> {
     let all = match ip.is_unspecified() {
         true => interfaces()
