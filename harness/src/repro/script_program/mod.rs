@@ -170,7 +170,7 @@ fn names(script: &Script) -> Vec<String> {
     names
 }
 
-/// The label of the first move that issues each check.
+/// Returns the label of the first move that issues each check.
 fn labels(moves: &[Move]) -> BTreeMap<usize, &str> {
     let mut labels = BTreeMap::new();
     for one in moves {
@@ -189,7 +189,7 @@ fn labels(moves: &[Move]) -> BTreeMap<usize, &str> {
     labels
 }
 
-/// The first rank that neither leaves nor is stopped; the first that stays, if there is none.
+/// Returns the first rank that neither leaves nor is stopped; the first that stays, if there is none.
 fn host(scenario: &Scenario, script: &Script) -> Rank {
     let is_in = |rank: &Rank, stops: bool| {
         script.moves.iter().any(|one| {

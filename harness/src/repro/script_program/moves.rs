@@ -182,7 +182,7 @@ impl<'a> ScriptProgram<'a> {
         lines
     }
 
-    /// The variables of a rank's works of an op.
+    /// Returns the variables of a rank's works of an op.
     fn works(&self, rank: Rank, check: usize) -> Vec<String> {
         let op = &self.ops[check];
         let writer = &op.writers[rank.index()];
