@@ -214,25 +214,25 @@ pub fn tests() -> Vec<Test> {
     }));
     tests.extend([
         plain("misbehaviour::every_driver_is_tried", every_driver_is_tried),
-        plain("virtue::pretend", || {
+        plain("harmless::pretend", || {
             drop(try_harmless("pretend", LONG, "1,2"))
         }),
-        plain("virtue::slow", || drop(try_harmless("slow", LONG, "2"))),
-        plain("virtue::imports_slowly", || {
+        plain("harmless::slow", || drop(try_harmless("slow", LONG, "2"))),
+        plain("harmless::imports_slowly", || {
             drop(try_harmless("imports_slowly", SHORT, "2"));
         }),
-        plain("virtue::is_seldom_let_run", seldom_let_run),
-        plain("virtue::waits_for_a_processor", waits_for_a_processor),
+        plain("harmless::is_seldom_let_run", seldom_let_run),
+        plain("harmless::waits_for_a_processor", waits_for_a_processor),
         with_torch(
-            "virtue::script_waits_for_a_processor",
+            "harmless::script_waits_for_a_processor",
             script_waits_for_a_processor,
         ),
-        plain("virtue::ends_when_it_is_let_run", ends_when_it_is_let_run),
+        plain("harmless::ends_when_it_is_let_run", ends_when_it_is_let_run),
         plain(
             "rank::one_that_a_busy_machine_lets_not_import",
             not_let_import,
         ),
-        plain("virtue::floods", floods),
+        plain("harmless::floods", floods),
         plain("rank::one_of_two_exits_1", || {
             one_of_two("code=1", "exit 1")
         }),
