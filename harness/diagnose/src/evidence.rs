@@ -104,7 +104,7 @@ impl RankState {
 
     /// Returns the event that it is in or, if it is in none and has raised an error, the last one that it was in.
     #[must_use]
-    pub fn stands(&self) -> Option<&EventKind> {
+    pub fn current_or_failed(&self) -> Option<&EventKind> {
         let failed = || self.done.last().filter(|_| !self.errors.is_empty());
         match &self.doing {
             Some((event, _)) => Some(&event.what),

@@ -29,7 +29,7 @@ fn has_set(state: &RankState, key: &str) -> bool {
     state.keys_set.iter().any(|own| own == key)
 }
 
-/// A key with `#` for each number in it, and these numbers.
+/// Returns a key with `#` for each number in it, and these numbers.
 fn form(key: &str) -> (String, Vec<u32>) {
     let (mut text, mut numbers) = (String::new(), Vec::new());
     let mut rest = key;

@@ -5,7 +5,7 @@ use crate::conclude;
 use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
 use allranks_model::names::Rank;
 
-/// The message that an event is one side of; none if it is something else.
+/// Returns the message that an event is one side of; none if it is something else.
 pub(crate) fn as_message(what: &EventKind) -> Option<&Message> {
     match what {
         EventKind::Message(message) => Some(message),
@@ -13,12 +13,12 @@ pub(crate) fn as_message(what: &EventKind) -> Option<&Message> {
     }
 }
 
-/// Every message of which a rank has begun its own side, in order.
+/// Returns every message of which a rank has begun its own side, in order.
 pub(crate) fn messages(state: &RankState) -> impl Iterator<Item = &Message> {
     state.entered().filter_map(|event| as_message(&event.what))
 }
 
-/// A rank's messages of the same kind, to or from the same peer.
+/// Returns a rank's messages of the same kind, to or from the same peer.
 pub(crate) fn sides<'a>(
     state: &'a RankState,
     like: &'a Message,

@@ -151,7 +151,7 @@ fn named_cause(evidence: &HangEvidence) -> Option<Diagnosis> {
 /// Adds the other members of a group that has no backend for its device: it has none on any of them. The first member
 /// to raise closes its connections; the others may still be in the call, or raise only that the connection is closed.
 fn with_co_members(evidence: &HangEvidence, mut ranks: Vec<Rank>) -> Vec<Rank> {
-    let group = |state: &RankState| match state.stands() {
+    let group = |state: &RankState| match state.current_or_failed() {
         Some(EventKind::NewGroup(members)) => Some(members.clone()),
         _ => None,
     };
@@ -181,7 +181,7 @@ fn inits(state: &RankState) -> impl Iterator<Item = &TraceEvent> {
 /// Returns true if it is in a call with other ranks, or was when that failed.
 fn is_held(state: &RankState) -> bool {
     state
-        .stands()
+        .current_or_failed()
         .is_some_and(|what| !matches!(what, EventKind::Own(_)))
 }
 

@@ -172,6 +172,46 @@ impl Ends {
     /// Returns the verdict on the gravest kind of end: a rank that is gone does not come back, one that is busy may. `waits` says for
     /// which ranks those of the circle wait.
     fn verdict(self, evidence: &HangEvidence, waits: &WaitsFor) -> Option<Diagnosis> {
+        if self.dead.is_empty() && self.stopped.is_empty() && self.raised.is_empty() {
+            let circle: Vec<Rank> = self.circle.iter().copied().collect();
+            let cause = cycle::cause(evidence, &circle)
+                .or_else(|| common_rank::left_out(evidence, waits))
+                .or_else(|| other_group(evidence, &circle));
+            if cause.is_some() {
+                return cause;
+            }
+        }
+        let (kind, confidence, ranks, what) = self.gravest(evidence)?;
+        let ranks: Vec<Rank> = ranks.iter().copied().collect();
+        let summary = format!("{} {what}", named(&ranks));
+        let (kind, blamed, summary) = match kind {
+            HangKind::CyclicWait => blamed_for_circle(evidence, waits, &ranks, summary),
+            _ => (kind, ranks.clone(), summary),
+        };
+        let mut facts: Vec<String> = ranks
+            .iter()
+            .filter_map(|rank| evidence.rank(*rank))
+            .map(|state| format!("rank {} {}", state.rank, state.place()))
+            .collect();
+        if kind == HangKind::Slow {
+            facts.extend(counts(evidence));
+        }
+        let mut verdict = conclude(evidence, kind, confidence, blamed, summary).because(facts);
+        match kind {
+            HangKind::CyclicWait if cycle::is_of_messages(evidence, &ranks) => {
+                verdict.advice = advice::cycle_of_messages();
+            }
+            HangKind::CollectiveMismatch => verdict.advice = advice::other_collective(),
+            _ => {}
+        }
+        Some(verdict)
+    }
+
+    /// Returns the gravest kind of end that some ranks have come to: those ranks, and what is said of them.
+    fn gravest(
+        &self,
+        evidence: &HangEvidence,
+    ) -> Option<(HangKind, Confidence, &BTreeSet<Rank>, String)> {
         let text = |rank: &Rank| {
             evidence
                 .rank(*rank)
@@ -183,12 +223,11 @@ impl Ends {
                         .map_or_else(String::new, |error| format!(": {}", first_line(error))),
                 })
         };
-        let all = |ranks: &BTreeSet<Rank>| ranks.iter().copied().collect::<Vec<_>>();
         let first = |ranks: &BTreeSet<Rank>| ranks.iter().next().map(text).unwrap_or_default();
         let is = |ranks: &BTreeSet<Rank>| if ranks.len() == 1 { "is" } else { "are" };
         let has = |ranks: &BTreeSet<Rank>| if ranks.len() == 1 { "has" } else { "have" };
         let its = |ranks: &BTreeSet<Rank>| if ranks.len() == 1 { "its" } else { "their" };
-        let (kind, confidence, ranks, what) = if !self.dead.is_empty() {
+        Some(if !self.dead.is_empty() {
             let what = format!("{} gone{}", is(&self.dead), first(&self.dead));
             (HangKind::PeerDead, Confidence::Proved, &self.dead, what)
         } else if !self.stopped.is_empty() {
@@ -202,12 +241,6 @@ impl Ends {
         } else if !self.raised.is_empty() {
             let what = format!("raised an error{}", first(&self.raised));
             (HangKind::PeerRaised, Confidence::Proved, &self.raised, what)
-        } else if let Some(cause) = cycle::cause(evidence, &all(&self.circle)) {
-            return Some(cause);
-        } else if let Some(left_out) = common_rank::left_out(evidence, waits) {
-            return Some(left_out);
-        } else if let Some(other) = other_group(evidence, &all(&self.circle)) {
-            return Some(other);
         } else if !self.circle.is_empty() {
             let what = "wait for each other in a circle".to_owned();
             let confidence = match self.circle.iter().all(|rank| is_sure(evidence, *rank)) {
@@ -261,50 +294,39 @@ impl Ends {
             )
         } else {
             return None;
-        };
-        let ranks = all(ranks);
-        let (mut kind, mut blamed) = (kind, ranks.clone());
-        let mut summary = format!("{} {what}", named(&ranks));
-        if kind == HangKind::CyclicWait {
-            blamed = cycle::against_the_order(evidence, &ranks);
-            if blamed.len() == ranks.len() {
-                // Without a rank that some circle does not need, the others wait for each other just the same.
-                blamed = common_rank::in_all_cycles(waits).unwrap_or(blamed);
-                if blamed.len() < ranks.len() {
-                    summary += &format!("; all circles go through {}", named(&blamed));
-                } else if cycle::may_go_on(evidence, &ranks) {
-                    blamed.clear();
-                    summary += "; nothing tells which of them should not be where it is";
-                }
-            } else if let Some(gone_on) = cycle::gone_on(evidence, &blamed) {
-                (kind, summary) = (HangKind::MessageUnmatched, gone_on);
-            } else if let Some(elsewhere) = cycle::elsewhere(evidence, &ranks, &blamed) {
-                (kind, summary) = (HangKind::CollectiveMismatch, elsewhere);
-            } else {
-                summary += &format!(
-                    ", because {} issued collectives in another order than the rest",
-                    named(&blamed)
-                );
-            }
-        }
-        let mut facts: Vec<String> = ranks
-            .iter()
-            .filter_map(|rank| evidence.rank(*rank))
-            .map(|state| format!("rank {} {}", state.rank, state.place()))
-            .collect();
-        if kind == HangKind::Slow {
-            facts.extend(counts(evidence));
-        }
-        let mut verdict = conclude(evidence, kind, confidence, blamed, summary).because(facts);
-        match kind {
-            HangKind::CyclicWait if cycle::is_of_messages(evidence, &ranks) => {
-                verdict.advice = advice::cycle_of_messages();
-            }
-            HangKind::CollectiveMismatch => verdict.advice = advice::other_collective(),
-            _ => {}
-        }
-        Some(verdict)
+        })
     }
+}
+
+/// Returns the kind of hang of ranks that wait for each other in a circle, those of them that are to blame, and the summary.
+fn blamed_for_circle(
+    evidence: &HangEvidence,
+    waits: &WaitsFor,
+    ranks: &[Rank],
+    mut summary: String,
+) -> (HangKind, Vec<Rank>, String) {
+    let mut kind = HangKind::CyclicWait;
+    let mut blamed = cycle::against_the_order(evidence, ranks);
+    if blamed.len() == ranks.len() {
+        // Without a rank that some circle does not need, the others wait for each other just the same.
+        blamed = common_rank::in_all_cycles(waits).unwrap_or(blamed);
+        if blamed.len() < ranks.len() {
+            summary += &format!("; all circles go through {}", named(&blamed));
+        } else if cycle::may_go_on(evidence, ranks) {
+            blamed.clear();
+            summary += "; nothing tells which of them should not be where it is";
+        }
+    } else if let Some(gone_on) = cycle::gone_on(evidence, &blamed) {
+        (kind, summary) = (HangKind::MessageUnmatched, gone_on);
+    } else if let Some(elsewhere) = cycle::elsewhere(evidence, ranks, &blamed) {
+        (kind, summary) = (HangKind::CollectiveMismatch, elsewhere);
+    } else {
+        summary += &format!(
+            ", because {} issued collectives in another order than the rest",
+            named(&blamed)
+        );
+    }
+    (kind, blamed, summary)
 }
 
 /// Describes how many collectives each member has called, for every group in which that differs.
@@ -386,7 +408,7 @@ impl<'a> Waits<'a> {
         if !state.is_there() || has_cause(state) {
             return None;
         }
-        match state.stands()? {
+        match state.current_or_failed()? {
             EventKind::Collective(one) => {
                 let number = self.entered(state.rank, &one.group) - 1;
                 Some(self.missing(&one.members, &one.group, number))

@@ -333,7 +333,7 @@ impl Store {
         Ok(runs)
     }
 
-    /// Every series by its number.
+    /// Returns every series by its number.
     fn series(&self) -> Result<HashMap<i64, StoredSeries>, StoreError> {
         let read = || -> rusqlite::Result<Vec<(i64, StoredSeries, String)>> {
             let mut statement = self.connection.prepare(

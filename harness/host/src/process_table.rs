@@ -20,7 +20,7 @@ pub struct ProcessEntry {
     pub environment: BTreeMap<String, String>,
 }
 
-/// All processes, in order of their start. Linux only; elsewhere none.
+/// Returns all processes, in order of their start. Linux only; elsewhere none.
 #[cfg(target_os = "linux")]
 #[must_use]
 pub fn processes() -> Vec<ProcessEntry> {
@@ -45,15 +45,15 @@ pub fn processes() -> Vec<ProcessEntry> {
     entries
 }
 
-/// All processes, in order of their start. Linux only; elsewhere none.
+/// Returns all processes, in order of their start. Linux only; elsewhere none.
 #[cfg(not(target_os = "linux"))]
 #[must_use]
 pub fn processes() -> Vec<ProcessEntry> {
     Vec::new()
 }
 
-/// All processes below this one: its children, their children, and so on, ended ones that nothing has waited for among them. In order
-/// of their start. Linux only; elsewhere none.
+/// Returns all processes below this one: its children, their children, and so on, ended ones that nothing has waited for among
+/// them. In order of their start. Linux only; elsewhere none.
 #[must_use]
 pub fn descendants(pid: u32) -> Vec<ProcessEntry> {
     let mut others = processes();

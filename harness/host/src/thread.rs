@@ -39,7 +39,7 @@ pub(crate) fn sleeps(state: char) -> bool {
     matches!(state, 'S' | 'D' | 'I')
 }
 
-/// The threads of a process, the main thread first. Empty if it is gone, or may not be looked at; Linux only.
+/// Returns the threads of a process, the main thread first. Empty if it is gone, or may not be looked at; Linux only.
 #[cfg(target_os = "linux")]
 #[must_use]
 pub fn threads(pid: u32) -> Vec<Thread> {
@@ -68,7 +68,7 @@ pub fn threads(pid: u32) -> Vec<Thread> {
     threads
 }
 
-/// The threads of a process, the main thread first. Empty if it is gone, or may not be looked at; Linux only.
+/// Returns the threads of a process, the main thread first. Empty if it is gone, or may not be looked at; Linux only.
 #[cfg(not(target_os = "linux"))]
 #[must_use]
 pub fn threads(_pid: u32) -> Vec<Thread> {

@@ -157,7 +157,9 @@ fn run_step(
         has_failed = result.status == CallStatus::Error;
         results.push(result);
     }
-    let settled = library.settle().and_then(|()| storages.read_back());
+    let settled = library
+        .wait_for_device()
+        .and_then(|()| storages.read_back());
     if let (Err(error), false, Some(last)) = (settled, has_failed, results.last_mut()) {
         // A late error belongs to the last call that was made.
         last.status = CallStatus::Error;

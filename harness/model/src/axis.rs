@@ -236,7 +236,7 @@ macro_rules! descriptors {
 
 for_each_axis!(descriptors);
 
-/// The name of a unit variant in files.
+/// Returns the name of a unit variant in files.
 fn word(value: impl Into<&'static str>) -> &'static str {
     value.into()
 }
@@ -271,7 +271,7 @@ impl Op {
         EVERY.contains(&key) || axes.any(|axis| axis.key == key && (axis.is_of)(self))
     }
 
-    /// Every key that it takes, those of every op first.
+    /// Returns every key that it takes, those of every op first.
     #[must_use]
     pub fn keys(self) -> Vec<&'static str> {
         let axes = AXES.iter().filter(|axis| (axis.is_of)(self));

@@ -3,7 +3,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use strum::VariantArray;
+use strum::{EnumMessage, VariantArray};
 
 /// The op that a check exercises: a function of `torch.distributed`, or a pattern of several calls. Names are those of case files.
 #[derive(
@@ -18,6 +18,7 @@ use strum::VariantArray;
     Serialize,
     Deserialize,
     JsonSchema,
+    strum::EnumMessage,
     strum::EnumString,
     strum::IntoStaticStr,
     strum::VariantArray,
@@ -160,6 +161,12 @@ impl Op {
     #[must_use]
     pub fn name(self) -> &'static str {
         self.into()
+    }
+
+    /// Returns what the op calls, in one sentence.
+    #[must_use]
+    pub fn meaning(self) -> &'static str {
+        self.get_documentation().unwrap_or_default()
     }
 
     /// Returns true if the op moves tensors, that is unless it carries objects or is a barrier.

@@ -34,8 +34,8 @@ macro_rules! op_check {
         }
 
         impl OpCheck {
-            /// The op in a group, with what a step has that gives no parameter: 33 elements of float32, a sum, root 0, as far
-            /// as the op has such things. No rank is late.
+            /// Returns the op in a group, with what a step has that gives no parameter: 33 elements of float32, a sum, root 0, as
+            /// far as the op has such things. No rank is late.
             #[must_use]
             pub fn new(index: u32, op: Op, group: Arc<Group>) -> Self {
                 Self {
@@ -61,7 +61,7 @@ impl OpCheck {
     /// themselves, and parts of the result are compared.
     pub const LARGE: u64 = 1 << 26;
 
-    /// The element type of an op whose step names none.
+    /// Returns the element type of an op whose step names none.
     #[must_use]
     pub fn neutral_dtype(op: Op) -> DType {
         match op.has_tensors() {

@@ -64,7 +64,7 @@ pub enum SplitsSpec {
 
 /// The list that a step gives for an axis, and the values of the axis that it stands for. Most axes are written as what they are.
 pub trait Written<Value>: Sized {
-    /// The values for an op in a group of that size, in order; empty if the group has none of them.
+    /// Returns the values for an op in a group of that size, in order; empty if the group has none of them.
     fn values(list: &[Self], op: Op, group_size: u32) -> Vec<Value>;
 }
 
@@ -228,9 +228,13 @@ impl JsonSchema for Numel {
         json_schema!({
             "description": "A number of elements: 33, scalar, \"1..67\", \"3W+1\" or \"W-1\" (W: the group's size).",
             "anyOf": [
-                {"type": "integer", "minimum": 0},
-                {"const": "scalar"},
-                {"type": "string", "pattern": "^([0-9]+\\.\\.[0-9]+|[0-9]*W([+-][0-9]+)?)$"}
+                {"type": "integer", "minimum": 0, "description": "This many."},
+                {"const": "scalar", "description": "One, in a tensor without dimensions."},
+                {
+                    "type": "string",
+                    "pattern": "^([0-9]+\\.\\.[0-9]+|[0-9]*W([+-][0-9]+)?)$",
+                    "description": "Each number of a range, or a multiple of the group's size and so many more or less."
+                }
             ]
         })
     }
@@ -244,7 +248,10 @@ impl JsonSchema for RootSpec {
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
             "description": "A root: a group rank, all (every one in turn) or last.",
-            "anyOf": [{"type": "integer", "minimum": 0}, {"enum": ["all", "last"]}]
+            "anyOf": [
+                {"type": "integer", "minimum": 0, "description": "This group rank."},
+                {"enum": ["all", "last"], "description": "Every group rank in turn, or the last one."}
+            ]
         })
     }
 }
@@ -301,8 +308,9 @@ impl JsonSchema for SplitsSpec {
         json_schema!({
             "description": "Split sizes: a rule, or a matrix whose entry [i][j] goes from group rank i to group rank j.",
             "anyOf": [
-                {"enum": ["even", "uneven", "with_zero", "all_zero"]},
+                {"enum": ["even", "uneven", "with_zero", "all_zero"], "description": "A rule."},
                 {
+                    "description": "The number of elements from each group rank (row) to each group rank (column).",
                     "type": "object",
                     "properties": {
                         "matrix": {

@@ -81,7 +81,7 @@ fn replies(prepared: &Prepared, check: &OpCheck) -> Vec<RankReply> {
         .collect()
 }
 
-/// The median time of preparing and of verifying.
+/// Returns the median time of preparing and of verifying.
 fn time(check: &OpCheck, rounds: usize) -> (Duration, Duration) {
     let answers = replies(
         &Prepared::new(check, WORLD, 1).expect("a check with an expected value"),

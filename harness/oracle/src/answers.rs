@@ -124,7 +124,7 @@ impl Answer {
     }
 }
 
-/// The beginning of a JSON value, short enough for a report.
+/// Returns the beginning of a JSON value, short enough for a report.
 fn excerpt(value: &Value) -> String {
     const LONGEST: usize = 120;
     let text = value.to_string();

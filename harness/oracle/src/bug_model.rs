@@ -70,7 +70,7 @@ pub(super) enum BugModel {
 /// How far rotations of elements are searched for.
 const SHIFTS: i64 = 8;
 
-/// Every hypothesis worth testing on an op, most telling first.
+/// Returns every hypothesis worth testing on an op, most telling first.
 pub(super) fn hypotheses(facts: &Facts, world: u32) -> Vec<(Class, BugModel)> {
     let ranks = facts.members.len() as u32;
     let mut list = Vec::new();
@@ -181,7 +181,7 @@ impl Facts {
         )
     }
 
-    /// The slot of the same item for another destination.
+    /// Returns the slot of the same item for another destination.
     fn redirect(&self, slot: u32, to: impl Fn(u32) -> u32) -> Option<u32> {
         let ranks = self.members.len() as u32;
         let to = to(slot % ranks);

@@ -176,7 +176,7 @@ pub enum Class {
 }
 
 impl Class {
-    /// One of every kind, and of every name.
+    /// Returns one of every kind, and of every name.
     #[must_use]
     pub fn every() -> Vec<Self> {
         let did = ReduceOp::ALL.iter().copied().map(Self::DidOp);
@@ -267,7 +267,7 @@ impl Class {
         did.chain(others).collect()
     }
 
-    /// The name in result files.
+    /// Returns the name in result files.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {

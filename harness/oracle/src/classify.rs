@@ -24,7 +24,7 @@ const REACH: f64 = 1024.0;
 /// The same for rounding to one side, each of which may be off by twice as much as one to nearest.
 const REACH_OF_ROUNDING: f64 = 4.0;
 
-/// The class of a wrong answer, and what to add to its sentence.
+/// Returns the class of a wrong answer, and what to add to its sentence.
 pub(super) fn classify<'a>(comparison: Comparison<'a>, wrong: &[Wrong<'a>]) -> (Class, String) {
     let members = &comparison.prepared.facts.members;
     let (ours, bystanders): (Vec<_>, Vec<_>) = (0_u32..)
@@ -354,7 +354,7 @@ impl<'a> Case<'a> {
         class
     }
 
-    /// The block that a piece holds in place of its own.
+    /// Returns the block that a piece holds in place of its own.
     fn source(&self, first: &ElementRef<'a>) -> Option<(u32, u32)> {
         let comparison = self.comparison;
         let block_index = comparison.prepared.block_index.iter().enumerate();

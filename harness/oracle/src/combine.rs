@@ -19,11 +19,11 @@ trait Combine {
     /// A result in the making.
     type Sum: Copy;
 
-    /// The contribution of a source, by its number, to begin with.
+    /// Returns the contribution of a source, by its number, to begin with.
     fn first(&self, source: usize, element: Self::Element) -> Self::Sum;
-    /// One more.
+    /// Returns one more.
     fn next(&self, sum: Self::Sum, source: usize, element: Self::Element) -> Self::Sum;
-    /// The result.
+    /// Returns the result.
     fn result(&self, sum: Self::Sum) -> Self::Element;
 }
 
@@ -229,7 +229,7 @@ fn bits<B: Bits>(job: &mut Job<'_>) {
     }
 }
 
-/// The factors as elements: small integers, exact in every dtype.
+/// Returns the factors as elements: small integers, exact in every dtype.
 fn factors<T: Ring>(reduction: Reduction<'_>) -> Vec<T> {
     let factors = reduction.factors.iter();
     factors.map(|factor| T::from_i64(*factor as i64)).collect()

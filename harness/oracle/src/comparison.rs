@@ -99,7 +99,7 @@ impl<'a> Comparison<'a> {
         word(self.bytes(&self.replies[element.rank as usize].payload, element))
     }
 
-    /// An element of a rank's block, if there is such a block and it is long enough.
+    /// Returns an element of a rank's block, if there is such a block and it is long enough.
     pub(super) fn block(self, rank: u32, slot: u32, index: usize) -> Option<u128> {
         let block_index = self.prepared.block_index.get(rank as usize)?;
         let held = (*block_index.get(slot as usize)?)?;
@@ -107,7 +107,7 @@ impl<'a> Comparison<'a> {
         (index < held.len).then(|| word(&payload[held.place().range(index)]))
     }
 
-    /// The members' contributions to a slot at an index, in group order.
+    /// Returns the members' contributions to a slot at an index, in group order.
     pub(super) fn contributions(self, slot: u32, index: usize) -> Option<Vec<Contribution>> {
         let members = self.prepared.facts.members.iter().zip(0..);
         members
@@ -115,7 +115,7 @@ impl<'a> Comparison<'a> {
             .collect()
     }
 
-    /// The contribution of a rank, as if it stood at a position of the group.
+    /// Returns the contribution of a rank, as if it stood at a position of the group.
     pub(super) fn contribution(
         self,
         rank: u32,
@@ -129,7 +129,7 @@ impl<'a> Comparison<'a> {
         })
     }
 
-    /// The combination of elements with any operator: exact where the data were made for it, otherwise with the slack
+    /// Returns the combination of elements with any operator: exact where the data were made for it, otherwise with the slack
     /// that rounding in any order needs.
     pub(super) fn combined(
         self,
@@ -224,7 +224,7 @@ impl<'a> Comparison<'a> {
             .collect()
     }
 
-    /// The numbers in an element.
+    /// Returns the numbers in an element.
     pub(super) fn numbers(self, bits: u128) -> (f64, Option<f64>) {
         parts(
             self.prepared.facts.purpose.dtype,
@@ -232,7 +232,7 @@ impl<'a> Comparison<'a> {
         )
     }
 
-    /// The integer in an element.
+    /// Returns the integer in an element.
     pub(super) fn whole(self, bits: u128) -> i128 {
         let unused = 128 - 8 * self.size() as u32;
         match self.prepared.facts.purpose.dtype.kind() {
@@ -350,7 +350,7 @@ fn magnitude((re, im): (f64, Option<f64>)) -> f64 {
     re.abs().max(im.map_or(0.0, f64::abs))
 }
 
-/// An element's bytes as bits.
+/// Returns an element's bytes as bits.
 pub(super) fn word(bytes: &[u8]) -> u128 {
     let mut word = [0; 16];
     word[..bytes.len()].copy_from_slice(bytes);

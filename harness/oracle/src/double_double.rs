@@ -21,7 +21,7 @@ impl From<f64> for DoubleDouble {
 }
 
 impl DoubleDouble {
-    /// The sum with a number.
+    /// Returns the sum with a number.
     pub(super) fn plus(self, other: f64) -> Self {
         let sum = self.high + other;
         let part = sum - self.high;
@@ -29,36 +29,36 @@ impl DoubleDouble {
         Self::of(sum, error + self.low)
     }
 
-    /// The sum with another.
+    /// Returns the sum with another.
     pub(super) fn and(self, other: Self) -> Self {
         self.plus(other.high).plus(other.low)
     }
 
-    /// The product with a number.
+    /// Returns the product with a number.
     pub(super) fn times(self, other: f64) -> Self {
         let product = self.high * other;
         let error = self.high.mul_add(other, -product);
         Self::of(product, self.low.mul_add(other, error))
     }
 
-    /// The quotient by a number.
+    /// Returns the quotient by a number.
     pub(super) fn over(self, other: f64) -> Self {
         let quotient = self.high / other;
         let rest = (-quotient).mul_add(other, self.high) + self.low;
         Self::of(quotient, rest / other)
     }
 
-    /// A number near this value, less this value.
+    /// Returns a number near this value, less this value.
     pub(super) fn error_of(self, number: f64) -> f64 {
         (number - self.high) - self.low
     }
 
-    /// The nearest `f64`.
+    /// Returns the nearest `f64`.
     pub(super) fn to_f64(self) -> f64 {
         self.high
     }
 
-    /// The sum of two parts, the first the larger.
+    /// Returns the sum of two parts, the first the larger.
     fn of(high: f64, low: f64) -> Self {
         let sum = high + low;
         Self {

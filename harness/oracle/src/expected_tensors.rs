@@ -49,7 +49,7 @@ pub enum After {
 }
 
 impl Prepared {
-    /// The tensors of a rank.
+    /// Returns the tensors of a rank.
     #[must_use]
     pub fn expected_tensors(&self, rank: Rank) -> Vec<ExpectedTensor> {
         let buffers = self.works[rank.index()].buffers.iter().enumerate();
@@ -134,7 +134,7 @@ impl Prepared {
         }
     }
 
-    /// The bound of each of a buffer's elements; `None` where bits are compared.
+    /// Returns the bound of each of a buffer's elements; `None` where bits are compared.
     fn tolerance(&self, rank: Rank, buffer: &Buffer) -> Option<Vec<f64>> {
         let purpose = self.facts.purpose;
         let op = purpose.reduce?;

@@ -19,7 +19,7 @@ impl<const M: u32, const FINITE: bool> Float8<M, FINITE> {
     /// The exponent of the smallest normal number.
     const LOWEST: i32 = 2 - (1 << (Self::E - 1));
 
-    /// The number behind the bits.
+    /// Returns the number behind the bits.
     pub(super) fn to_f64(self) -> f64 {
         let exponent = i32::from((self.0 & 0x7f) >> M);
         let mantissa = f64::from(self.0 & ((1 << M) - 1));
@@ -42,7 +42,7 @@ impl<const M: u32, const FINITE: bool> Float8<M, FINITE> {
         }
     }
 
-    /// The nearest bits, ties to even.
+    /// Returns the nearest bits, ties to even.
     pub(super) fn from_f64(value: f64) -> Self {
         let sign = if value.is_sign_negative() { 0x80 } else { 0 };
         let magnitude = value.abs();

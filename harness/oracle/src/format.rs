@@ -7,7 +7,7 @@ use super::float8::{E4m3fn, E5m2};
 use super::number::{Complex, Number, Real};
 use allranks_model::dtype::DType;
 
-/// The numbers in an element as `f64`s, real part first; `None` for the part a real number has not. Exact, except for
+/// Returns the numbers in an element as `f64`s, real part first; `None` for the part a real number has not. Exact, except for
 /// 64-bit integers, and meant for tolerances and for messages.
 pub(super) fn parts(dtype: DType, bytes: &[u8]) -> (f64, Option<f64>) {
     match dtype {
@@ -97,7 +97,7 @@ impl Narrow {
         self.into()
     }
 
-    /// A wider element rounded to it; none if the element is no wider.
+    /// Returns a wider element rounded to it; none if the element is no wider.
     pub(super) fn rounded(self, dtype: DType, bits: u128) -> Option<u128> {
         let round = |value: f64| match self {
             Self::Float32 => f64::from(value as f32),

@@ -37,7 +37,7 @@ impl Form {
         }
     }
 
-    /// The dimensions after the first.
+    /// Returns the dimensions after the first.
     fn rest(self) -> &'static [u64] {
         match self {
             Self::Scalar | Self::Flat => &[],
@@ -68,7 +68,7 @@ pub(super) struct TensorGeometry {
 }
 
 impl TensorGeometry {
-    /// The place of `len` elements of a new storage, and the storage's length in bytes. `turn` chooses among the
+    /// Returns the place of `len` elements of a new storage, and the storage's length in bytes. `turn` chooses among the
     /// alignments of [`Layout::Unaligned`].
     pub(super) fn new(
         storage: usize,
@@ -136,7 +136,7 @@ impl TensorGeometry {
         }
     }
 
-    /// The place of elements that are a payload of their own, from the `start`-th on.
+    /// Returns the place of elements that are a payload of their own, from the `start`-th on.
     pub(super) fn of_dense(size: usize, start: usize) -> Self {
         Self {
             storage: 0,
@@ -149,7 +149,7 @@ impl TensorGeometry {
         }
     }
 
-    /// The place of the elements from `start`, the beginning of a row, on.
+    /// Returns the place of the elements from `start`, the beginning of a row, on.
     pub(super) fn from(self, start: usize) -> Self {
         Self {
             offset: self.element(start),
@@ -157,7 +157,7 @@ impl TensorGeometry {
         }
     }
 
-    /// The element of the storage at which an element of the tensor lies.
+    /// Returns the element of the storage at which an element of the tensor lies.
     #[inline]
     pub(super) fn element(&self, index: usize) -> usize {
         if self.width == 1 {
@@ -167,7 +167,7 @@ impl TensorGeometry {
         self.offset + row * self.step + at % self.fold * self.near + at / self.fold
     }
 
-    /// The bytes of an element in the payload.
+    /// Returns the bytes of an element in the payload.
     #[inline]
     pub(super) fn range(&self, index: usize) -> Range<usize> {
         let at = self.storage + self.element(index) * self.size;
@@ -179,7 +179,7 @@ impl TensorGeometry {
         self.width == 1 && self.step == 1
     }
 
-    /// The bytes of the first `len` elements, if they follow each other.
+    /// Returns the bytes of the first `len` elements, if they follow each other.
     pub(super) fn dense_range(&self, len: usize) -> Option<Range<usize>> {
         let at = self.storage + self.offset * self.size;
         self.is_dense().then(|| at..at + len * self.size)
@@ -195,7 +195,7 @@ impl TensorGeometry {
         self.step == 0
     }
 
-    /// The view of `len` elements as the protocol puts it; of `stacked` contributions, if there is such a dimension.
+    /// Returns the view of `len` elements as the protocol puts it; of `stacked` contributions, if there is such a dimension.
     pub(super) fn tensor(
         &self,
         storage: usize,

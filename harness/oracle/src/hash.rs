@@ -25,14 +25,14 @@ pub(super) struct Key(u64);
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl Key {
-    /// The key of a check's data. `salt` tells attempts at the same check apart.
+    /// Returns the key of a check's data. `salt` tells attempts at the same check apart.
     pub(super) fn of_check(seed: u64, call: u32, salt: u32) -> Self {
         Self(mix(
             mix(seed ^ GOLDEN) ^ (u64::from(call) << 32 | u64::from(salt))
         ))
     }
 
-    /// The key of one stream of it: for blocks, `a` is the rank and `b` the slot.
+    /// Returns the key of one stream of it: for blocks, `a` is the rank and `b` the slot.
     pub(super) fn stream(self, stream: Stream, a: u32, b: u32) -> Self {
         let which = mix(u64::from(a) << 32 | u64::from(b));
         Self(mix(self.0
@@ -40,14 +40,14 @@ impl Key {
                 .wrapping_add((stream as u64 + 1).wrapping_mul(GOLDEN))))
     }
 
-    /// The word at an index.
+    /// Returns the word at an index.
     #[inline]
     pub(super) fn word(self, index: u64) -> u64 {
         mix(self.0.wrapping_add(index.wrapping_mul(GOLDEN)))
     }
 }
 
-/// A bijection of words in which every bit depends on every bit.
+/// Returns a bijection of words in which every bit depends on every bit.
 #[inline]
 pub(super) fn mix(mut word: u64) -> u64 {
     word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -55,7 +55,7 @@ pub(super) fn mix(mut word: u64) -> u64 {
     word ^ (word >> 31)
 }
 
-/// A number in `0..bound`, from the high bits of a word.
+/// Returns a number in `0..bound`, from the high bits of a word.
 #[inline]
 pub(super) fn below(word: u64, bound: u64) -> u64 {
     ((u128::from(word) * u128::from(bound)) >> 64) as u64

@@ -6,7 +6,7 @@ use super::Class;
 use super::comparison::{Comparison, Contribution, Value, word};
 use super::rank_plan::{Origin, Role};
 
-/// The class of an answer that ignoring strides explains on every one of these ranks.
+/// Returns the class of an answer that ignoring strides explains on every one of these ranks.
 pub(super) fn ignored_strides(comparison: Comparison<'_>, ranks: &[u32]) -> Option<Class> {
     if comparison.prepared.facts.dense || ranks.is_empty() {
         return None;
@@ -205,7 +205,7 @@ fn others_added(comparison: Comparison<'_>, rank: u32, reads: bool) -> Option<bo
     Some(any && base == *reply)
 }
 
-/// The element at an index of the tensor a block lies in, read without strides; none if that is outside of the payload.
+/// Returns the element at an index of the tensor a block lies in, read without strides; none if that is outside of the payload.
 fn in_memory_order(comparison: Comparison<'_>, rank: u32, slot: u32, index: usize) -> Option<u128> {
     let prepared = comparison.prepared;
     let held = (*prepared

@@ -24,7 +24,7 @@ pub(super) trait Ring: Number {
     fn plus(self, other: Self) -> Self;
     /// Product; wraps around on integers.
     fn times(self, other: Self) -> Self;
-    /// The number itself, rounded if it has to be; wraps around on integers.
+    /// Returns the number itself, rounded if it has to be; wraps around on integers.
     fn from_i64(value: i64) -> Self;
 }
 
@@ -40,7 +40,7 @@ pub(super) trait Ordered: Number {
 
 /// An element made of independent bits.
 pub(super) trait Bits: Number {
-    /// The low bits of a word.
+    /// Returns the low bits of a word.
     fn from_word(word: u64) -> Self;
     /// Bitwise and.
     fn and(self, other: Self) -> Self;
@@ -57,9 +57,9 @@ pub(super) trait Real: Ring + Ordered {
     /// The lowest and the highest exponent at which every significand is a finite normal number.
     const EXPONENTS: (i32, i32);
 
-    /// The nearest value, ties to even.
+    /// Returns the nearest value, ties to even.
     fn from_f64(value: f64) -> Self;
-    /// The value; exact.
+    /// Returns the value; exact.
     fn to_f64(self) -> f64;
     /// `value` times a power of two that gives it a fraction, for `|value| <= 2^PRECISION`; exact.
     fn scaled(value: i64) -> Self;
@@ -72,9 +72,9 @@ pub(super) trait Integer: Ring + Ordered + Bits {
     /// Whether it has negative values.
     const SIGNED: bool;
 
-    /// The quotient, truncated towards zero; `by` is positive.
+    /// Returns the quotient, truncated towards zero; `by` is positive.
     fn divide(self, by: u64) -> Self;
-    /// The value.
+    /// Returns the value.
     fn to_i128(self) -> i128;
 }
 

@@ -58,7 +58,7 @@ impl Prepared {
         seen
     }
 
-    /// The promise that the answers break, if they break one.
+    /// Returns the promise that the answers break, if they break one.
     pub(super) fn broken_promise(&self, replies: &[RankReply]) -> Option<Class> {
         let promises = self.facts.promises;
         if promises.accumulates.is_none() && promises.deterministic.is_none() {

@@ -25,7 +25,7 @@ pub(super) struct HeldBlock {
 }
 
 impl HeldBlock {
-    /// The block's place in the rank's payload.
+    /// Returns the block's place in the rank's payload.
     pub(super) fn place(&self) -> TensorGeometry {
         self.buffer.from(self.start)
     }
@@ -59,7 +59,7 @@ pub(super) fn image(purpose: Purpose, key: Key, works: &[RankPlan], members: &[u
     let mut payloads: Vec<Vec<u8>> = works
         .iter()
         .enumerate()
-        .map(|(rank, work)| surroundings(key, rank as u32, work))
+        .map(|(rank, work)| guarded_payload(key, rank as u32, work))
         .collect();
     for (rank, block_index) in block_index.iter().enumerate() {
         for (slot, held) in block_index.iter().enumerate() {
@@ -144,8 +144,8 @@ fn block_index(works: &[RankPlan]) -> BlockIndex {
     works.iter().map(of).collect()
 }
 
-/// A payload with guard bands, and with gaps filled where tensors have any.
-fn surroundings(key: Key, rank: u32, work: &RankPlan) -> Vec<u8> {
+/// Returns a payload with guard bands, and with gaps filled where tensors have any.
+fn guarded_payload(key: Key, rank: u32, work: &RankPlan) -> Vec<u8> {
     let mut payload = vec![0; work.bytes];
     for (number, buffer) in work.buffers.iter().enumerate() {
         let words = key.stream(Stream::Guard, rank, number as u32);
@@ -246,7 +246,7 @@ fn impossible(purpose: Purpose) -> &'static [u8] {
     }
 }
 
-/// Every combination that some rank must hold.
+/// Returns every combination that some rank must hold.
 fn results(
     purpose: Purpose,
     works: &[RankPlan],
@@ -273,7 +273,7 @@ fn results(
     results
 }
 
-/// The dense result of combining the members' blocks of a slot.
+/// Returns the dense result of combining the members' blocks of a slot.
 fn reduce(
     purpose: Purpose,
     members: &[u32],

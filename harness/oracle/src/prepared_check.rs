@@ -12,7 +12,7 @@ pub enum PreparedCheck {
 }
 
 impl PreparedCheck {
-    /// One step for each rank of the world, in rank order.
+    /// Returns one step for each rank of the world, in rank order.
     #[must_use]
     pub fn steps(&self) -> &[RankStep] {
         match self {

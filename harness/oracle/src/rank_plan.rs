@@ -96,7 +96,7 @@ impl Buffer {
         self.pieces.iter().any(|piece| piece.before == Fill::Factor)
     }
 
-    /// The buffer as reports name it: `output`, `output[2]`.
+    /// Returns the buffer as reports name it: `output`, `output[2]`.
     pub(super) fn label(&self) -> String {
         let role = match self.role {
             Role::Input if self.holds_a_factor() => "factor",
@@ -137,7 +137,7 @@ pub(super) struct RankPlan {
 }
 
 impl RankPlan {
-    /// The elements compared on this rank; of the guards, if its tensors have none.
+    /// Returns the elements compared on this rank; of the guards, if its tensors have none.
     pub(super) fn elements(&self) -> u64 {
         let specified = self
             .buffers
@@ -174,17 +174,17 @@ impl<'a> PlanBuilder<'a> {
         }
     }
 
-    /// The number of members.
+    /// Returns the number of members.
     pub(super) fn ranks(&self) -> u32 {
         self.check.group.size() as u32
     }
 
-    /// The global rank at a position of the group.
+    /// Returns the global rank at a position of the group.
     pub(super) fn member(&self, position: u32) -> u32 {
         self.check.group.ranks[position as usize].0
     }
 
-    /// A length the check's shape can have: whole rows.
+    /// Returns a length the check's shape can have: whole rows.
     pub(super) fn fit(&self, len: u64) -> usize {
         let len = len as usize;
         len - len % self.joined().width()
@@ -207,7 +207,7 @@ impl<'a> PlanBuilder<'a> {
         }
     }
 
-    /// The form of one rank's contribution.
+    /// Returns the form of one rank's contribution.
     pub(super) fn form(&self, item: u32) -> Form {
         if self.check.extent == Extent::Scalar && item == 0 {
             Form::Scalar
@@ -216,7 +216,7 @@ impl<'a> PlanBuilder<'a> {
         }
     }
 
-    /// The form of all ranks' contributions in one tensor.
+    /// Returns the form of all ranks' contributions in one tensor.
     pub(super) fn joined(&self) -> Form {
         match (self.check.extent, self.check.layout) {
             (Extent::Flat(_), Layout::Transposed) => Form::Columns,
@@ -230,7 +230,7 @@ impl<'a> PlanBuilder<'a> {
         }
     }
 
-    /// The layout of a buffer.
+    /// Returns the layout of a buffer.
     fn layout(&self, role: Role) -> Layout {
         let has_it = match self.check.layout_of {
             LayoutOf::All => true,
@@ -250,7 +250,7 @@ impl<'a> PlanBuilder<'a> {
         (len / self.joined().width()) as u64
     }
 
-    /// A new buffer made of pieces, each a length, what is there before and what must be there after; gives its index.
+    /// Adds a buffer made of pieces, each a length, what is there before and what must be there after, and returns its index.
     pub(super) fn buffer(
         &mut self,
         role: Role,
@@ -290,13 +290,13 @@ impl<'a> PlanBuilder<'a> {
         self.work.buffers.len() - 1
     }
 
-    /// A view of a whole buffer; gives its index.
+    /// Adds a view of a whole buffer, and returns its index.
     pub(super) fn whole(&mut self, buffer: usize, form: Form) -> usize {
         let Buffer { place, len, .. } = self.work.buffers[buffer];
         self.view(buffer, place, len, form, None)
     }
 
-    /// A view of a buffer with a piece for each rank, in the shape the check gives to such tensors.
+    /// Returns a view of a buffer with a piece for each rank, in the shape the check gives to such tensors.
     pub(super) fn joint_view(&mut self, buffer: usize) -> usize {
         let Buffer { place, len, .. } = self.work.buffers[buffer];
         let stacked = match self.check.joined {
@@ -311,7 +311,7 @@ impl<'a> PlanBuilder<'a> {
         self.view(buffer, place, len, form, stacked)
     }
 
-    /// A view of one piece of a buffer; gives its index.
+    /// Adds a view of one piece of a buffer, and returns its index.
     pub(super) fn part(&mut self, buffer: usize, piece: u32, form: Form) -> usize {
         let Buffer {
             place, ref pieces, ..
@@ -335,7 +335,7 @@ impl<'a> PlanBuilder<'a> {
         self.work.tensors.len() - 1
     }
 
-    /// A buffer of one piece and a view of it; gives the view's index.
+    /// Adds a buffer of one piece and a view of it, and returns the view's index.
     pub(super) fn tensor(
         &mut self,
         role: Role,

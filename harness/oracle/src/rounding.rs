@@ -48,7 +48,7 @@ pub enum Side {
 }
 
 impl Side {
-    /// The side in words.
+    /// Returns the side in words.
     pub(super) fn words(self) -> &'static str {
         match self {
             Self::TowardZero => "toward zero",
@@ -109,7 +109,7 @@ impl Rounded {
         self.least != 0.0 && self.error.abs() < self.ulp && (self.error > 0.0) != (self.least > 0.0)
     }
 
-    /// The probability with which stochastic rounding does not give the nearest number.
+    /// Returns the probability with which stochastic rounding does not give the nearest number.
     fn chance(&self) -> f64 {
         self.least.abs() / self.ulp
     }
@@ -123,7 +123,7 @@ impl Comparison<'_> {
             && self.got(element) != self.expected(element)
     }
 
-    /// How the results of this check were rounded; none if the check does not show it.
+    /// Returns how the results of this check were rounded; none if the check does not show it.
     pub(super) fn rounding_of_results(self) -> Option<Rounding> {
         let facts = &self.prepared.facts;
         let purpose = facts.purpose;
@@ -206,7 +206,7 @@ impl Comparison<'_> {
     }
 }
 
-/// The distinct results that cannot be exact.
+/// Returns the distinct results that cannot be exact.
 fn inexact(numbers: &[Rounded]) -> impl Iterator<Item = &Rounded> {
     let is_meant = |number: &&Rounded| number.first && number.least != 0.0;
     numbers.iter().filter(is_meant)
@@ -217,7 +217,7 @@ fn is_enough(numbers: &[Rounded]) -> bool {
     inexact(numbers).count() >= ENOUGH_ROUNDED_ONCE
 }
 
-/// How results of one rounding each were rounded; none if that is to nearest, or if they are too few.
+/// Returns how results of one rounding each were rounded; none if that is to nearest, or if they are too few.
 fn rounded_once(numbers: &[Rounded]) -> Option<Rounding> {
     let distinct: Vec<&Rounded> = inexact(numbers).collect();
     let wrong: Vec<&Rounded> = numbers.iter().filter(|number| number.is_wrong()).collect();
@@ -259,7 +259,7 @@ fn is_stochastic(numbers: &[&Rounded]) -> bool {
     as_expected(&ties) && as_expected(&others)
 }
 
-/// How results of several roundings were rounded; none if there are too few.
+/// Returns how results of several roundings were rounded; none if there are too few.
 fn rounded_often(numbers: &[Rounded]) -> Option<Rounding> {
     let inexact: Vec<&Rounded> = numbers
         .iter()
@@ -272,7 +272,7 @@ fn rounded_often(numbers: &[Rounded]) -> Option<Rounding> {
     Some(side.map_or(Rounding::Nearest, Rounding::OneSided))
 }
 
-/// The side on which such a part of the errors lies.
+/// Returns the side on which such a part of the errors lies.
 fn side(numbers: Vec<&Rounded>, part: f64) -> Option<Side> {
     let is_most = |side: &Side| {
         let on = numbers.iter().filter(|number| number.is_on(*side)).count();
@@ -281,7 +281,7 @@ fn side(numbers: Vec<&Rounded>, part: f64) -> Option<Side> {
     Side::VARIANTS.iter().copied().find(is_most)
 }
 
-/// The exponent of the power of two at or below a normal number.
+/// Returns the exponent of the power of two at or below a normal number.
 fn exponent(magnitude: f64) -> i32 {
     (magnitude.to_bits() >> 52 & 0x7ff) as i32 - 1023
 }

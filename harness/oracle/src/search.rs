@@ -17,14 +17,14 @@ const BESIDE: i64 = 512;
 /// Elements of fewer bytes are alike by chance too often to be looked for among all others.
 const TELLING: usize = 4;
 
-/// The class of elements whose data were found.
+/// Returns the class of elements whose data were found.
 pub(super) fn found(
     comparison: Comparison<'_>,
     elements: &[ElementRef<'_>],
 ) -> Option<(Class, String)> {
     transformed(comparison, elements)
         .or_else(|| as_other_type(comparison, elements))
-        .or_else(|| beside(comparison, elements))
+        .or_else(|| address_shifted(comparison, elements))
         .map(|class| (class, String::new()))
         .or_else(|| elsewhere(comparison, elements))
 }
@@ -225,7 +225,7 @@ fn as_other_type(comparison: Comparison<'_>, elements: &[ElementRef<'_>]) -> Opt
 }
 
 /// Every element is what lies so many bytes from the element that should have been moved, the same number on each rank.
-fn beside(comparison: Comparison<'_>, elements: &[ElementRef<'_>]) -> Option<Class> {
+fn address_shifted(comparison: Comparison<'_>, elements: &[ElementRef<'_>]) -> Option<Class> {
     let prepared = comparison.prepared;
     let source = |element: &ElementRef<'_>, by: i64| {
         let Origin::Copy { rank, slot } = element.piece.after else {

@@ -81,7 +81,7 @@ fn is_a_number_of(comparison: Comparison<'_>, element: &ElementRef<'_>) -> bool 
         .any(|element| comparison.numbers(element.bits).0 == got)
 }
 
-/// The smallest normal number of a floating-point dtype, and of the parts of a complex one.
+/// Returns the smallest normal number of a floating-point dtype, and of the parts of a complex one.
 pub(super) fn smallest_normal(dtype: DType) -> f64 {
     match dtype {
         DType::Float16 | DType::Float8E5m2 => f64::powi(2.0, -14),

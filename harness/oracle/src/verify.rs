@@ -413,7 +413,7 @@ impl Prepared {
     }
 }
 
-/// Every wrong element of a rank, and the damage around its tensors.
+/// Returns every wrong element of a rank, and the damage around its tensors.
 fn wrong_on<'a>(comparison: Comparison<'a>, rank: u32) -> Wrong<'a> {
     let reply = &comparison.replies[rank as usize].payload;
     if comparison.prepared.agrees(rank, reply) {
@@ -429,7 +429,7 @@ fn wrong_on<'a>(comparison: Comparison<'a>, rank: u32) -> Wrong<'a> {
     }
 }
 
-/// Every element of a rank that is not as it was sent, and the damage around its tensors.
+/// Returns every element of a rank that is not as it was sent, and the damage around its tensors.
 fn written_on(comparison: Comparison<'_>, rank: u32) -> Wrong<'_> {
     let reply = &comparison.replies[rank as usize].payload;
     if *reply == comparison.prepared.steps[rank as usize].payload {
@@ -444,7 +444,7 @@ fn written_on(comparison: Comparison<'_>, rank: u32) -> Wrong<'_> {
     }
 }
 
-/// The bytes of a rank outside its tensors that are not as they were.
+/// Returns the bytes of a rank outside its tensors that are not as they were.
 fn damage_on(comparison: Comparison<'_>, rank: u32) -> Damage {
     let reply = &comparison.replies[rank as usize].payload;
     let sent = &comparison.prepared.steps[rank as usize].payload;
@@ -506,7 +506,7 @@ fn disagreement(comparison: Comparison<'_>) -> Option<ElementRef<'_>> {
     })
 }
 
-/// The first element where MIN or MAX of a NaN and numbers is a NaN, if elsewhere it is a number, or the other way round:
+/// Returns the first element where MIN or MAX of a NaN and numbers is a NaN, if elsewhere it is a number, or the other way round:
 /// each is right, but not now this and now that.
 fn flaky(comparison: Comparison<'_>) -> Option<ElementRef<'_>> {
     let facts = &comparison.prepared.facts;

@@ -1,4 +1,4 @@
-"""Errors that have ended a task of asyncio and that nobody has looked at: its event loop goes on without the task."""
+"""Errors that have ended a task of asyncio and that were never retrieved: its event loop goes on without the task."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 
 def lost_errors(loop: Any) -> list[BaseException]:
-    """Returns the errors that have ended tasks of a loop, and that nobody has asked for."""
+    """Returns the errors that have ended tasks of a loop, and that were never retrieved."""
     tasks = sys.modules.get("asyncio.tasks")
     known: Any = getattr(tasks, "_scheduled_tasks", None) or getattr(tasks, "_all_tasks", ())
     errors: list[BaseException] = []
     for task in list(known):
         if task.get_loop() is not loop or not task.done() or task.cancelled():
             continue
-        # `_log_traceback` is false as soon as somebody has asked for the error.
+        # `_log_traceback` is false as soon as the error has been retrieved.
         error = getattr(task, "_exception", None)
         if error is not None and getattr(task, "_log_traceback", False):
             errors.append(error)

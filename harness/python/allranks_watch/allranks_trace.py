@@ -252,7 +252,7 @@ class CallTrace:
         self.failing_since: float | None = None
         #: The error that has ended the main thread.
         self.fatal: str | None = None
-        #: The error that has ended a task of the main thread's event loop, and that nobody has looked at.
+        #: The error that has ended a task of the main thread's event loop, and that was never retrieved.
         self.lost: str | None = None
         #: When a call last ended.
         self.left: float | None = None
@@ -384,7 +384,7 @@ class CallTrace:
                 self.errors = [*self.errors, text][-ERRORS:]
 
     def note_lost_tasks(self) -> None:
-        """Keeps the errors of asyncio's tasks that nobody has looked at, if such a task has made calls."""
+        """Keeps the errors of asyncio's tasks that were never retrieved, if such a task has made calls."""
         loop = loop_of(main_frame())
         if loop is None:
             return

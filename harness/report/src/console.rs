@@ -280,8 +280,8 @@ fn write_line(out: &mut impl Write, label: &str, text: &str) -> io::Result<()> {
     writeln!(out, "    {DIM}{label:>9}{DIM:#}  {text}")
 }
 
-/// The folder of a check's logs in that of the run, as the runner names it: the scenario's id without slashes, and the round after the
-/// first.
+/// Returns the folder of a check's logs in that of the run, as the runner names it: the scenario's id without slashes, and the
+/// round after the first.
 fn log_folder(check: &CheckRecord) -> String {
     let scenario = one_line(check.scenario.as_str()).replace('/', "_");
     let round = check.params.get("round").filter(|round| *round != "1");

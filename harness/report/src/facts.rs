@@ -97,7 +97,7 @@ fn of_one(run: &RunRecord, environment: Option<&Value>) -> Facts {
     facts
 }
 
-/// The different values of a field, in order; `None` if there is none.
+/// Returns the different values of a field, in order; `None` if there is none.
 fn joined(list: &[Value], field: &str) -> Option<String> {
     let mut values: Vec<&str> = list
         .iter()

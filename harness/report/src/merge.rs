@@ -407,7 +407,7 @@ fn is_same_scenario(one: &ScenarioRecord, other: &ScenarioRecord) -> bool {
     without_logs(one) == without_logs(other)
 }
 
-/// The end of a merged run, its counts still empty; none if one set has none.
+/// Returns the end of a merged run, its counts still empty; none if one set has none.
 fn merged_end<C: CheckSet>(sets: &[Results<C>], started: u64) -> Option<EndRecord> {
     let mut merged = EndRecord {
         format: allranks_model::record::FORMAT,
@@ -454,7 +454,7 @@ fn late_ms<C>(set: &Results<C>, started: u64) -> u64 {
     (set.run.started - started).saturating_mul(1_000)
 }
 
-/// An unknown code is more serious than any known one.
+/// Returns the more serious of two exit codes. An unknown code is more serious than any known one.
 fn more_serious(one: u8, other: u8) -> u8 {
     let place = |code: u8| BY_SERIOUSNESS.iter().position(|known| *known == code);
     if place(other) < place(one) {
@@ -464,7 +464,7 @@ fn more_serious(one: u8, other: u8) -> u8 {
     }
 }
 
-/// A path relative to one folder as a path relative to another; absolute if the folders have no common beginning.
+/// Returns a path relative to one folder as a path relative to another; absolute if the folders have no common beginning.
 fn rebased(from: &Path, path: &str, to: &Path) -> String {
     let (Ok(from), Ok(to)) = (std::path::absolute(from), std::path::absolute(to)) else {
         return path.to_owned();

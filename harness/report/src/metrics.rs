@@ -46,7 +46,7 @@ fn write_metrics<C: CheckSet>(text: &mut String, results: &Results<C>) -> std::f
     writeln!(text, "# EOF")
 }
 
-/// The value of a label: quotes and backslashes are escaped.
+/// Returns the value of a label: quotes and backslashes are escaped.
 fn label(text: &str) -> String {
     one_line(text).replace('\\', "\\\\").replace('"', "\\\"")
 }

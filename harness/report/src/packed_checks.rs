@@ -263,7 +263,7 @@ impl<'a> Rare<'a> {
     }
 }
 
-/// A place or length as it is stored; a chunk has at most the bytes of one record or of [`CHUNK`].
+/// Returns a place or length as it is stored; a chunk has at most the bytes of one record or of [`CHUNK`].
 fn narrow(number: usize) -> u32 {
     u32::try_from(number).expect("four thousand million are not reached")
 }

@@ -82,7 +82,7 @@ pub fn advise(checks: &impl CheckSet) -> Vec<Advice> {
         .collect()
 }
 
-/// The way a check's scenario initialised, if the case says all of it.
+/// Returns the way a check's scenario initialised, if the case says all of it.
 fn way(check: &CheckRecord) -> Option<Way> {
     let mut way = Way::default();
     for (place, (axis, values)) in way.iter_mut().zip(AXES) {

@@ -36,8 +36,8 @@ pub fn repeat_command(run: &RunRecord, check: &CheckId) -> String {
     command_line(&words)
 }
 
-/// The command that writes one check as a file that needs nothing but torch; init and teardown are those of the whole scenario. Cases,
-/// platforms, expectations and waivers are those of the run, if `allranks run` made it.
+/// Returns the command that writes one check as a file that needs nothing but torch; init and teardown are those of the whole
+/// scenario. Cases, platforms, expectations and waivers are those of the run, if `allranks run` made it.
 #[must_use]
 pub fn repro_command(run: &RunRecord, check: &CheckId) -> String {
     /// Options that `repro` takes over from a run.

@@ -145,8 +145,8 @@ impl Side {
     }
 }
 
-/// The order of sides: as in the matrix, versions of torch in their own order. Cases that run a program of their own are of every run, and
-/// few: they come after what is compared.
+/// Returns the order of sides: as in the matrix, versions of torch in their own order. Cases that run a program of their own are
+/// of every run, and few: they come after what is compared.
 fn key(side: &Side) -> impl Ord + use<> {
     let torch = torch_version(&side.torch);
     (

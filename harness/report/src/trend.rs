@@ -137,7 +137,7 @@ pub struct CheckTrend {
 
 /// What to look at.
 #[derive(Clone, Debug, Default)]
-pub struct Question {
+pub struct TrendQuery {
     /// Words that id, column or a requirement of a check must contain, each of them; empty: every check.
     pub words: Vec<String>,
     /// Whether checks that are steady are listed too.
@@ -163,7 +163,7 @@ impl CheckTrend {
     }
 }
 
-impl Question {
+impl TrendQuery {
     fn admits(&self, series: &Series) -> bool {
         if self.words.is_empty() {
             return true;
@@ -185,7 +185,7 @@ impl Question {
 impl Trend {
     /// Looks at runs. Without a run, everything is empty.
     #[must_use]
-    pub fn of(nights: &Nights, question: &Question) -> Self {
+    pub fn of(nights: &Nights, question: &TrendQuery) -> Self {
         let mut changes = Changes::new(nights);
         let mut courses = BTreeMap::<Course, u64>::new();
         let mut checks = Vec::new();
@@ -253,7 +253,7 @@ fn check_trend(
     nights: &Nights,
     course: Course,
     turn: Option<Turn>,
-    question: &Question,
+    question: &TrendQuery,
 ) -> CheckTrend {
     let rate = rate(&series.marks);
     let column = short_name(&series.column);

@@ -56,13 +56,13 @@ impl CheckResult {
         }
     }
 
-    /// A check that was not made, and why.
+    /// Returns a check that was not made, and why.
     #[must_use]
     pub fn not_run(why: &str) -> Self {
         Self::bare(Outcome::NotRun, None, why)
     }
 
-    /// A pass, with what was checked on each rank.
+    /// Returns a pass, with what was checked on each rank.
     #[must_use]
     pub fn passed(checked: Vec<u64>) -> Self {
         Self {

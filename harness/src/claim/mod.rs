@@ -36,7 +36,7 @@ pub use opened::{OpenError, Opened, is_package, open};
 pub use product::{Claim, Device, Product, Wheel, product_schema};
 pub use reason::{Reason, Rejection, Rejections};
 pub use run_review::evidence;
-pub use signature::{SignatureError, beside, sign, verify as verify_signature};
+pub use signature::{SignatureError, sign, signature_path, verify as verify_signature};
 pub use submit::{Submission, SubmitError, submit};
 pub use verify::{Review, verify};
 pub use waivers::WaiverUse;

@@ -23,7 +23,7 @@ pub enum SignatureError {
 
 /// Returns where the signature of a package is.
 #[must_use]
-pub fn beside(package: &Path) -> PathBuf {
+pub fn signature_path(package: &Path) -> PathBuf {
     let mut name = package.as_os_str().to_owned();
     name.push(".sig");
     PathBuf::from(name)
@@ -34,7 +34,7 @@ pub fn beside(package: &Path) -> PathBuf {
 /// # Errors
 /// The key is none, or the program cannot be run.
 pub fn sign(package: &Path, key: &Path) -> Result<(), SignatureError> {
-    match std::fs::remove_file(beside(package)) {
+    match std::fs::remove_file(signature_path(package)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             return Err(SignatureError::Io(error));
         }
@@ -49,7 +49,7 @@ pub fn sign(package: &Path, key: &Path) -> Result<(), SignatureError> {
         key.as_os_str(),
         package.as_os_str(),
     ];
-    said(run(&arguments, Stdio::null())?).map(|_| ())
+    output_text(run(&arguments, Stdio::null())?).map(|_| ())
 }
 
 /// Verifies the signature of a package by the allowed signers of a file. Returns the signer.
@@ -78,7 +78,7 @@ pub fn verify(
                 "-f".as_ref(),
                 allowed.as_os_str(),
             ];
-            let found = said(run(&arguments, Stdio::from(open()?))?)?;
+            let found = output_text(run(&arguments, Stdio::from(open()?))?)?;
             found.lines().next().unwrap_or_default().to_owned()
         }
     };
@@ -94,7 +94,7 @@ pub fn verify(
         "-s".as_ref(),
         signature.as_os_str(),
     ];
-    said(run(&arguments, Stdio::from(open()?))?)?;
+    output_text(run(&arguments, Stdio::from(open()?))?)?;
     Ok(signer)
 }
 
@@ -107,7 +107,7 @@ fn run(arguments: &[&OsStr], input: Stdio) -> Result<Output, SignatureError> {
 }
 
 /// Returns what the program printed, or what it complained of.
-fn said(output: Output) -> Result<String, SignatureError> {
+fn output_text(output: Output) -> Result<String, SignatureError> {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
     match output.status.success() {
         true => Ok(text(&output.stdout)),

@@ -409,7 +409,7 @@ pub struct DoctorArguments {
 }
 
 impl DoctorArguments {
-    /// What starts the node agents.
+    /// Returns what starts the node agents.
     #[must_use]
     pub fn engine(&self) -> Engine {
         let engine = self.launcher.and_then(LauncherChoice::engine);

@@ -48,7 +48,11 @@ pub fn submit(arguments: &SubmitArguments, out: &mut impl Write) -> Result<Exit,
             ),
             SignatureError::Io(error) => Failure::Io(error),
         })?;
-        writeln!(out, "wrote {}", claim::beside(&arguments.out).display())?;
+        writeln!(
+            out,
+            "wrote {}",
+            claim::signature_path(&arguments.out).display()
+        )?;
     }
     Ok(Exit::AsExpected)
 }
@@ -64,7 +68,7 @@ pub fn verify(arguments: &VerifyArguments, out: &mut impl Write) -> Result<Exit,
     }
     let mut review = claim::verify(package, SystemTime::now())?;
     if let Some(allowed) = &arguments.allowed_signers {
-        let beside = claim::beside(package);
+        let beside = claim::signature_path(package);
         let signature = arguments.signature.as_ref().unwrap_or(&beside);
         let signer = arguments.signer.as_deref();
         match claim::verify_signature(package, signature, allowed, signer) {

@@ -9,7 +9,7 @@ use serde_json::json;
 use super::args::DoctorArguments;
 use super::{Exit, Failure};
 use crate::doctor;
-use crate::doctor::{Depth, Facts, Question, Severity, text};
+use crate::doctor::{Depth, Facts, FactsQuery, Severity, text};
 use crate::suite::{Request, Suite};
 use allranks_runner::probe;
 use allranks_suite::platform::Platform;
@@ -27,7 +27,7 @@ pub fn doctor(arguments: &DoctorArguments, out: &mut impl Write) -> Result<Exit,
     let wanted = wanted(arguments, &Suite::load(&request, scratch.path())?)?;
     let python = probe::python(arguments.python.as_deref());
     let patience = Duration::from_secs(arguments.patience);
-    let question = Question::here(Some(python), Depth::Everything, patience);
+    let question = FactsQuery::here(Some(python), Depth::Everything, patience);
     let mut facts = doctor::collect(&question);
     facts.platforms = doctor::platforms(&wanted, &facts, &question);
     let findings = doctor::findings(&facts);

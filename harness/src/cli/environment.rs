@@ -15,7 +15,7 @@ use allranks_runner::probe::Interpreter;
 use allranks_runner::world::Imported;
 
 use crate::doctor;
-use crate::doctor::{Depth, Facts, Question};
+use crate::doctor::{Depth, Facts, FactsQuery};
 
 /// The name of the file in a run's folder.
 const FILE_NAME: &str = "environment.json";
@@ -29,9 +29,9 @@ pub fn look(
     imported: Option<Imported>,
 ) -> JoinHandle<Facts> {
     thread::spawn(move || {
-        doctor::collect(&Question {
+        doctor::collect(&FactsQuery {
             imported,
-            ..Question::here(python, Depth::Record, patience)
+            ..FactsQuery::here(python, Depth::Record, patience)
         })
     })
 }

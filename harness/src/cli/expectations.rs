@@ -76,7 +76,7 @@ fn update(arguments: &UpdateArguments, out: &mut impl Write) -> Result<Exit, Fai
     })
 }
 
-/// The text of a file that entries are to be added to; empty if there is none.
+/// Returns the text of a file that entries are to be added to; empty if there is none.
 ///
 /// # Errors
 /// It is no file of expectations: what somebody still has to write, or to mend, comes first.
@@ -89,7 +89,7 @@ fn old_text(file: &Path) -> Result<String, Failure> {
     Ok(fs::read_to_string(file)?)
 }
 
-/// The old text of a file with the new one at its end.
+/// Returns the old text of a file with the new one at its end.
 ///
 /// # Errors
 /// The list is written in a form that nothing can be added to.
@@ -119,7 +119,7 @@ fn added(mut old: String, new: &str, count: usize, file: &Path) -> Result<String
     }
 }
 
-/// What the results ask for, over all versions of torch in them.
+/// Returns what the results ask for, over all versions of torch in them.
 fn proposal(run: &mut Results, suite: &Suite) -> Proposal {
     let mut found = BTreeMap::<TestedBackend, Vec<(String, Proposal)>>::new();
     let mut unplanned = Examples::default();
@@ -235,7 +235,7 @@ fn is_like(one: &NewEntry, other: &NewEntry) -> bool {
     bare(one) == bare(other)
 }
 
-/// The proposal as the text of a file.
+/// Returns the proposal as the text of a file.
 fn text(proposal: &Proposal, run: &str) -> String {
     let mut text = format!(
         "# What was not expected in run {}. Write the reason and the url of each entry: until then the file is refused.\n",

@@ -14,7 +14,7 @@ use allranks_report::facts::facts;
 use allranks_report::nights::Facts;
 use allranks_report::owners::Owners;
 use allranks_report::text::counted;
-use allranks_report::trend::{Question, Trend};
+use allranks_report::trend::{Trend, TrendQuery};
 use allranks_report::{PackedResults, Results};
 
 /// Shows the stored runs, or stores some.
@@ -69,7 +69,7 @@ fn add(arguments: &AddArguments, out: &mut impl Write) -> Result<Exit, Failure> 
 
 fn show(arguments: &HistoryArguments, out: &mut impl Write) -> Result<Exit, Failure> {
     let store = open(&arguments.db)?;
-    let question = Question {
+    let question = TrendQuery {
         words: arguments.filter.clone(),
         with_steady: !arguments.filter.is_empty(),
         owners: owners(arguments.owners.as_deref())?,
@@ -141,9 +141,9 @@ pub fn trend<C: CheckSet>(
         .nights(pipeline, arguments.last.saturating_sub(1), before)
         .map_err(failure)?;
     nights.push(results, stored.facts);
-    let question = Question {
+    let question = TrendQuery {
         owners: owners(arguments.owners.as_deref())?,
-        ..Question::default()
+        ..TrendQuery::default()
     };
     Ok(Some(Trend::of(&nights, &question)))
 }
@@ -158,7 +158,7 @@ fn open(file: &Path) -> Result<Store, Failure> {
     Store::open(file).map_err(failure)
 }
 
-/// The facts of a run's environment, from a file if one is given.
+/// Returns the facts of a run's environment, from a file if one is given.
 fn facts_of<C>(results: &Results<C>, file: Option<&Path>) -> Result<Facts, Failure> {
     let own = results.folder.join("environment.json");
     let path = file.unwrap_or(&own);

@@ -13,7 +13,7 @@ pub fn everything(suite: &Suite, torch: Option<&str>) -> Plan {
     planned(suite, torch, &suite.cases, |_, _| true)
 }
 
-/// The scenarios of the case that an id begins with, on the platform and the backend that it names: all there can be of
+/// Returns the scenarios of the case that an id begins with, on the platform and the backend that it names: all there can be of
 /// that id, for planning everything takes many times as long.
 pub fn named(suite: &Suite, torch: Option<&str>, id: &str) -> Plan {
     let (case, place) = id.split_once('@').unwrap_or((id, ""));

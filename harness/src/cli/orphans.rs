@@ -8,7 +8,7 @@ use allranks_runner::world;
 /// ended, also by a panic, are killed.
 pub fn ended<T>(command: impl FnOnce() -> T) -> T {
     // Where the kernel refuses it, those who stand between this process and the ranks do what they can.
-    let _orphans = world::adopt().ok().map(|()| Orphans);
+    let _orphans = world::become_subreaper().ok().map(|()| Orphans);
     command()
 }
 

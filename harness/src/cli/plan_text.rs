@@ -97,7 +97,7 @@ fn on_nodes(placement: &Placement) -> String {
     format!("{nodes} node(s) ({} ranks)", ranks.join("+"))
 }
 
-/// One line of JSON for each scenario: `{"scenario", "env", "ranks"}`, the latter two with an entry for each rank;
+/// Writes one line of JSON for each scenario: `{"scenario", "env", "ranks"}`, the latter two with an entry for each rank;
 /// a rank's steps are as in `harness/doc/reference/protocol.md`. A program has `argv`, the command of each rank, in their place.
 fn print_steps(plan: &Plan, seed: u64, out: &mut impl Write) -> Result<Exit, Failure> {
     for scenario in &plan.scenarios {

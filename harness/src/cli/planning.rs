@@ -191,7 +191,7 @@ impl Asked {
         }
     }
 
-    /// The backends to test that are here, and those that are not.
+    /// Returns the backends to test that are here, and those that are not.
     fn find(&self) -> (Vec<Target>, Vec<Absent>) {
         let wanted = self.wanted.iter();
         let platforms: Vec<&Platform> = wanted.map(|(platform, _)| &**platform).collect();
@@ -257,7 +257,7 @@ impl Asked {
     }
 }
 
-/// The interpreter, with a driver that needs one.
+/// Returns the interpreter, with a driver that needs one.
 fn interpreter(arguments: &SelectArguments) -> Option<Interpreter> {
     match &arguments.driver {
         None | Some(DriverChoice::Python | DriverChoice::Program) => {
@@ -355,7 +355,7 @@ fn selection(
     })
 }
 
-/// The part of the scenarios that is asked for.
+/// Returns the part of the scenarios that is asked for.
 ///
 /// # Errors
 /// The run whose times are to be used cannot be read.
@@ -374,7 +374,7 @@ fn share(arguments: &SelectArguments) -> Result<Option<Share>, Failure> {
     Ok(Some(Share::by_time(shard, &times)))
 }
 
-/// The number of nodes of each world; none without node agents.
+/// Returns the number of nodes of each world; none without node agents.
 ///
 /// # Errors
 /// Nodes are asked for, and no launcher that has any.
@@ -392,7 +392,7 @@ fn nodes(arguments: &SelectArguments) -> Result<Option<u32>, Failure> {
 /// A platform to look for, and the backends of it to test.
 type Wanted = (Arc<Platform>, Vec<String>);
 
-/// The platforms to look for, each with the backends to test.
+/// Returns the platforms to look for, each with the backends to test.
 fn wanted(arguments: &SelectArguments, suite: &Suite) -> Result<Vec<Wanted>, Failure> {
     for name in &arguments.platform {
         if !suite

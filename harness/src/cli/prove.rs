@@ -62,28 +62,7 @@ pub fn prove(
     let began = Instant::now();
     let interrupt = Interrupt::default();
     let runtime = run::runtime()?;
-    let python = probe::python(arguments.python.as_deref());
-    let settings = Settings {
-        out: folder.clone(),
-        seed: arguments.seed,
-        ranks_at_once: running::ranks_at_once(),
-        worlds_per_device: NonZeroU32::MIN,
-        repeat: 1,
-        driver: Driver::python(&python.path, &folder)?,
-        launcher: None,
-        supervisor: std::env::current_exe().ok(),
-        import_patience: probe::IMPORT_PATIENCE,
-        shrinking: prove::SHRINKING,
-        profile: None,
-        arguments: Vec::new(),
-        requirements: BTreeMap::new(),
-        absent: Vec::new(),
-        origin: None,
-        recorded: Arc::default(),
-        nodes: None,
-        launcher_options: Vec::new(),
-        notices: None,
-    };
+    let settings = settings(arguments, &folder)?;
     let session = {
         let _inside = runtime.enter();
         Session::start(settings, Arc::clone(&plan.suite().expectations), &interrupt)?
@@ -160,7 +139,33 @@ pub fn prove(
     Ok(exit)
 }
 
-/// The mutants of these names, in the order of the index.
+/// Returns how the worlds of the proof are run.
+fn settings(arguments: &ProveArguments, folder: &Path) -> Result<Settings, Failure> {
+    let python = probe::python(arguments.python.as_deref());
+    Ok(Settings {
+        out: folder.to_owned(),
+        seed: arguments.seed,
+        ranks_at_once: running::ranks_at_once(),
+        worlds_per_device: NonZeroU32::MIN,
+        repeat: 1,
+        driver: Driver::python(&python.path, folder)?,
+        launcher: None,
+        supervisor: std::env::current_exe().ok(),
+        import_patience: probe::IMPORT_PATIENCE,
+        shrinking: prove::SHRINKING,
+        profile: None,
+        arguments: Vec::new(),
+        requirements: BTreeMap::new(),
+        absent: Vec::new(),
+        origin: None,
+        recorded: Arc::default(),
+        nodes: None,
+        launcher_options: Vec::new(),
+        notices: None,
+    })
+}
+
+/// Returns the mutants of these names, in the order of the index.
 fn choose(index: &Index, names: &[String]) -> Result<Vec<Mutant>, Failure> {
     for name in names {
         if !index.mutants.iter().any(|mutant| mutant.name == *name) {
@@ -201,7 +206,7 @@ fn report_healthy(healthy: &Healthy, err: &mut impl Write) -> Result<(), Failure
     Ok(())
 }
 
-/// A line for the last mutant that was tried.
+/// Writes a line on the last mutant that was tried.
 fn tell(kills: &[Kill], planned: u64, took: Duration, err: &mut impl Write) -> Result<(), Failure> {
     let Some(kill) = kills.last() else {
         return Ok(());

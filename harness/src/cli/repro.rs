@@ -193,7 +193,7 @@ impl ReproContext {
         Ok(())
     }
 
-    /// The script of a recorded failure; `None` if there can be none.
+    /// Returns the script of a recorded failure; `None` if there can be none.
     fn of_record(&self, record: &CheckRecord) -> Option<String> {
         let torch = &record.column.torch;
         let plan = locate::named(&self.suite, Some(torch), record.id.as_str());
@@ -217,7 +217,7 @@ impl ReproContext {
             .or_else(|| script(&with_numel(check, FEW_ELEMENTS)?, Some(FEW_ELEMENTS)))
     }
 
-    /// One script for each entry of the expectations that holds for this torch: of its checks the one in the smallest
+    /// Writes one script for each entry of the expectations that holds for this torch: of its checks the one in the smallest
     /// world with the fewest elements. An entry for which there can be none is named, with the reason.
     fn known_failures(&self, folder: &Path, out: &mut impl Write) -> Result<(), Failure> {
         std::fs::create_dir_all(folder)?;
@@ -293,7 +293,7 @@ impl ReproContext {
         smallest
     }
 
-    /// The script of a known failure. Its last line but a few is the command that writes it again.
+    /// Returns the script of a known failure. Its last line but a few is the command that writes it again.
     fn known_failure(
         &self,
         entry: &Entry,
@@ -325,7 +325,7 @@ impl ReproContext {
             .find(&Point::of(scenario, torch, Some(check)))
     }
 
-    /// A smaller check that fails in the same way here, if one is wanted and there is one.
+    /// Returns a smaller check that fails in the same way here, if one is wanted and there is one.
     fn shrunk(
         &self,
         scenario: &Scenario,

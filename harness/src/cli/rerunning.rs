@@ -46,7 +46,7 @@ pub fn rerun(
     running::execute_in(&folder, &run, words, Some(earlier), out, err)
 }
 
-/// The arguments that a run recorded.
+/// Returns the arguments that a run recorded.
 fn recorded(
     earlier: &PackedResults,
     folder: &Path,
@@ -82,7 +82,7 @@ fn recorded(
     Ok(*run)
 }
 
-/// The driver of a run, whose arguments are not recorded if they may be secret: then they are given again.
+/// Returns the driver of a run, whose arguments are not recorded if they may be secret: then they are given again.
 fn same_driver(
     recorded: Option<DriverChoice>,
     given: Option<&str>,

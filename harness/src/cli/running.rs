@@ -237,7 +237,7 @@ fn unmet(required: &[String], planned: &Planned) -> Vec<String> {
         .collect()
 }
 
-/// The number of nodes that `nodes=N` requires; none if something else is required.
+/// Returns the number of nodes that `nodes=N` requires; none if something else is required.
 fn nodes_of(capability: &str) -> Option<usize> {
     capability.strip_prefix("nodes=")?.parse().ok()
 }
@@ -251,6 +251,37 @@ fn parts(capability: &str) -> (&str, Option<&str>) {
 }
 
 type Finished = (PackedResults, Vec<RunIssue>);
+
+/// The records of a run: in its file as they come, and in memory for the reports.
+struct Recording {
+    writer: Writer,
+    /// The run's folder.
+    folder: PathBuf,
+    /// None until the first record.
+    results: Option<PackedResults>,
+    /// Why the file could not be written on; nothing is written after that.
+    unwritable: Option<RunIssue>,
+    interrupt: Interrupt,
+}
+
+impl Recording {
+    /// Keeps a record. A run whose file cannot be written is stopped.
+    fn add(&mut self, record: Record) {
+        if self.unwritable.is_none()
+            && let Err(error) = self.writer.append(&record)
+        {
+            self.unwritable = Some(RunIssue::unwritable(&error));
+            self.interrupt.set();
+        }
+        match (&mut self.results, record) {
+            (None, Record::Run(run)) => {
+                self.results = Some(PackedResults::begin(self.folder.clone(), run));
+            }
+            (Some(results), record) => results.push(record),
+            (None, _) => {}
+        }
+    }
+}
 
 /// Runs the plan while showing and writing down what happens.
 fn execute(
@@ -282,11 +313,14 @@ fn execute(
         .iter()
         .map(|case| (case.id.clone(), case.title.clone()));
     let mut console = Console::new(&mut *err, progress).titles(titles);
-    let mut writer = Writer::create(&settings.out)?;
-    let mut results = None;
-    let mut failed_to_write = false;
     let interrupt = Interrupt::default();
-    let folder = settings.out.clone();
+    let mut recording = Recording {
+        writer: Writer::create(&settings.out)?,
+        folder: settings.out.clone(),
+        results: None,
+        unwritable: None,
+        interrupt: interrupt.clone(),
+    };
     runtime.spawn(listen_for_signals(interrupt.clone()));
     let (sender, mut records) = mpsc::unbounded_channel();
     let (notices, mut noticed) = mpsc::unbounded_channel();
@@ -325,23 +359,14 @@ fn execute(
                         Record::Scenario(_) | Record::Check(_) | Record::End(_) => Vec::new(),
                     };
                     for record in std::iter::once(record).chain(kept) {
-                        if !failed_to_write && let Err(error) = writer.append(&record) {
-                            troubles.push(RunIssue::unwritable(&error));
-                            failed_to_write = true;
-                            interrupt.set();
-                        }
-                        match (&mut results, record) {
-                            (None, Record::Run(run)) => {
-                                results = Some(PackedResults::begin(folder.clone(), run));
-                            }
-                            (Some(results), record) => results.push(record),
-                            (None, _) => {}
-                        }
+                        recording.add(record);
                     }
                 }
             }
         }
     })?;
+    let failed_to_write = recording.unwritable.is_some();
+    troubles.extend(recording.unwritable.take());
     let ended = runtime.block_on(running);
     console.finish();
     drop(console);
@@ -350,7 +375,7 @@ fn execute(
         Ok(Err(error)) => return Err(error.into()),
         Err(error) => return Err(Failure::RunIssue(format!("the run broke off: {error}"))),
     }
-    let Some(mut results) = results else {
+    let Some(mut results) = recording.results else {
         return Err(Failure::RunIssue("the run recorded nothing".to_owned()));
     };
     results.arrange();
@@ -362,7 +387,7 @@ fn execute(
         troubles.extend(stale(&expectations, &plan, &results));
     }
     let end = end_record(&results, &troubles);
-    if !failed_to_write && let Err(error) = writer.append(&Record::End(end.clone())) {
+    if !failed_to_write && let Err(error) = recording.writer.append(&Record::End(end.clone())) {
         troubles.push(RunIssue::unwritable(&error));
     }
     results.push(Record::End(end));

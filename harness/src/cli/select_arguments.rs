@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
+use super::suite_arguments::FilesArguments;
 use crate::suite::Request;
 use allranks_model::launcher::Launcher;
 use allranks_model::names::WorldSize;
@@ -40,15 +41,9 @@ pub struct SelectArguments {
     /// there. Give every part the same run. Scenarios that are not in it are divided as without.
     #[arg(long, value_name = "RUN", requires = "shard")]
     pub times: Option<PathBuf>,
-    /// More platform files, or folders of them.
-    #[arg(long, value_name = "FILE_OR_DIR")]
-    pub platforms: Vec<PathBuf>,
-    /// More expectation files, or folders of them.
-    #[arg(long, value_name = "FILE_OR_DIR")]
-    pub expectations: Vec<PathBuf>,
-    /// Files of waivers, or folders of them: failures of one requirement that an owner answers for until a day.
-    #[arg(long, value_name = "FILE_OR_DIR")]
-    pub waivers: Vec<PathBuf>,
+    /// Files beside the cases.
+    #[command(flatten)]
+    pub files: FilesArguments,
     /// The Python that has torch. Default: $ALLRANKS_PYTHON, the active virtual environment, .venv, python3.
     #[arg(long, value_name = "PATH")]
     pub python: Option<PathBuf>,
@@ -95,8 +90,8 @@ impl SelectArguments {
         Duration::from_secs(self.import_patience)
     }
 
-    /// What starts node agents; `None` if there are none. Under `torchrun` there are some only where nodes are asked for: without
-    /// them it starts the ranks of programs on this machine.
+    /// Returns what starts node agents; `None` if there are none. Under `torchrun` there are some only where nodes are asked for:
+    /// without them it starts the ranks of programs on this machine.
     #[must_use]
     pub const fn engine(&self) -> Option<Engine> {
         match (self.launcher, self.nodes) {
@@ -125,15 +120,10 @@ impl SelectArguments {
         launcher_words(self.launcher_options.as_deref())
     }
 
-    /// What to load.
+    /// Returns what to load.
     #[must_use]
     pub fn request(&self) -> Request {
-        Request {
-            cases: self.cases.clone(),
-            platforms: self.platforms.clone(),
-            expectations: self.expectations.clone(),
-            waivers: self.waivers.clone(),
-        }
+        self.files.request(&self.cases)
     }
 }
 
@@ -155,7 +145,7 @@ pub enum LauncherChoice {
 }
 
 impl LauncherChoice {
-    /// What starts node agents; `None` if there are none.
+    /// Returns what starts node agents; `None` if there are none.
     pub(super) const fn engine(self) -> Option<Engine> {
         match self {
             Self::Local => None,

@@ -6,12 +6,9 @@ use clap::Args;
 
 use crate::suite::Request;
 
-/// What a suite is loaded from, where it is not run.
+/// The files that a suite is loaded from besides its cases.
 #[derive(Debug, Args)]
-pub struct SuiteArguments {
-    /// Case files or folders; default: the suite's own.
-    #[arg(long, value_name = "CASE_OR_DIR")]
-    pub cases: Vec<PathBuf>,
+pub struct FilesArguments {
     /// More platform files, or folders of them.
     #[arg(long, value_name = "FILE_OR_DIR")]
     pub platforms: Vec<PathBuf>,
@@ -23,15 +20,34 @@ pub struct SuiteArguments {
     pub waivers: Vec<PathBuf>,
 }
 
-impl SuiteArguments {
-    /// Returns what to load of a suite.
+impl FilesArguments {
+    /// Returns what to load of a suite, with these cases.
     #[must_use]
-    pub fn request(&self) -> Request {
+    pub fn request(&self, cases: &[PathBuf]) -> Request {
         Request {
-            cases: self.cases.clone(),
+            cases: cases.to_vec(),
             platforms: self.platforms.clone(),
             expectations: self.expectations.clone(),
             waivers: self.waivers.clone(),
         }
+    }
+}
+
+/// What a suite is loaded from, where it is not run.
+#[derive(Debug, Args)]
+pub struct SuiteArguments {
+    /// Case files or folders; default: the suite's own.
+    #[arg(long, value_name = "CASE_OR_DIR")]
+    pub cases: Vec<PathBuf>,
+    /// Files beside the cases.
+    #[command(flatten)]
+    pub files: FilesArguments,
+}
+
+impl SuiteArguments {
+    /// Returns what to load of a suite.
+    #[must_use]
+    pub fn request(&self) -> Request {
+        self.files.request(&self.cases)
     }
 }

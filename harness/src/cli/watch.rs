@@ -240,7 +240,7 @@ fn say(
     err.flush()
 }
 
-/// One block, written as one piece: the program's own output does not get into it.
+/// Writes a diagnosis as one block, in one piece, so that the program's own output does not get into it.
 fn show(err: &mut impl Write, what: &str, diagnosis: &Diagnosis) -> io::Result<()> {
     let text = allranks_model::diagnosis::lines(diagnosis).join("\n");
     err.write_all(format!("allranks watch: {what}{text}\n").as_bytes())

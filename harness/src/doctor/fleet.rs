@@ -50,7 +50,7 @@ pub fn fleet_findings(seen: &Inspection) -> Vec<Finding> {
     findings
 }
 
-/// What must be the same on all hosts.
+/// Returns what must be the same on all hosts.
 fn differences(hosts: &[HostSeen]) -> Vec<Finding> {
     type Fact = fn(&HostSeen) -> String;
     let compared: [(&str, Severity, Fact, &str); 5] = [
@@ -123,7 +123,7 @@ fn or_none(value: Option<&String>) -> String {
     value.map_or_else(|| "none".to_owned(), Clone::clone)
 }
 
-/// What one host lacks.
+/// Returns what one host lacks.
 fn lacks(host: &HostSeen) -> Vec<Finding> {
     let mut findings = Vec::new();
     let name = &host.name;
@@ -178,7 +178,7 @@ fn lacks(host: &HostSeen) -> Vec<Finding> {
 /// A direction of a pair that failed, and why.
 type Failure<'a> = (usize, usize, &'a [String]);
 
-/// What is not reached, narrowed to one host where it explains every failure with it.
+/// Returns what is not reached, narrowed to one host where it explains every failure with it.
 fn unreached(seen: &Inspection) -> Vec<Finding> {
     let name = |host: usize| seen.hosts[host].name.as_str();
     let tried: Vec<&PairSeen> = seen

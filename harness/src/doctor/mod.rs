@@ -21,8 +21,8 @@ mod rules;
 pub mod text;
 
 pub use facts::{
-    Build, Depth, Device, Died, Facts, Import, Interface, Leftover, Limits, Lookup, Memory,
-    Network, PlatformFacts, Plugin, Port, Question, Space, TorchFacts, Use, collect, platforms,
+    Build, Depth, Device, Died, Facts, FactsQuery, Import, Interface, Leftover, Limits, Lookup,
+    Memory, Network, PlatformFacts, Plugin, Port, Space, TorchFacts, Use, collect, platforms,
 };
 pub use finding::{Finding, Severity};
 pub use fleet::fleet_findings;

@@ -82,7 +82,7 @@ impl Manifests {
         }
     }
 
-    /// The variables of an agent: its credentials, and how many agents there are, which a Job does not say.
+    /// Returns the variables of an agent: its credentials, and how many agents there are, which a Job does not say.
     fn env(&self) -> Value {
         json!([
             {"name": CREDENTIALS, "valueFrom": {"secretKeyRef": {"name": self.name, "key": SECRET_KEY}}},
@@ -97,7 +97,7 @@ impl Manifests {
         }
     }
 
-    /// The headless Service, by which Pods have names.
+    /// Returns the headless Service, by which Pods have names.
     fn service(&self) -> Value {
         json!({
             "apiVersion": "v1",
@@ -112,7 +112,7 @@ impl Manifests {
         })
     }
 
-    /// A Job's specification: one Pod on each node, none of which is started again.
+    /// Returns a Job's specification: one Pod on each node, none of which is started again.
     fn job_spec(&self, is_in_service: bool) -> Value {
         let mut pod = json!({
             "restartPolicy": "Never",
@@ -173,7 +173,7 @@ impl Manifests {
         })
     }
 
-    /// The runtime of Kubeflow tells Pods their numbers in `PET_NODE_RANK` and `PET_NNODES`.
+    /// Returns the TrainJob. Kubeflow's runtime tells Pods their numbers in `PET_NODE_RANK` and `PET_NNODES`.
     fn train_job(&self) -> Value {
         let mut trainer = json!({
             "image": self.options.image,

@@ -197,7 +197,7 @@ impl Index {
     }
 }
 
-/// A file that need not be there.
+/// Returns a file that need not be there.
 fn optional<T: Default + serde::de::DeserializeOwned>(path: &Path) -> Result<T, Vec<Diagnostic>> {
     if path.exists() {
         Ok(yaml::load(path)?.0)

@@ -148,7 +148,7 @@ impl Plan {
         }
     }
 
-    /// What the backend that is given bugs cannot be asked for: why not, and the cases that ask those that can be.
+    /// Returns what the backend that is given bugs cannot be asked for: why not, and the cases that ask those that can be.
     fn elsewhere(&self) -> BTreeMap<RequirementId, String> {
         let requirements = self.suite.requirements.iter();
         let absent = requirements.filter_map(|one| {
@@ -248,7 +248,7 @@ impl Plan {
             .unwrap_or_else(|| self.unmutated.clone())
     }
 
-    /// The mutant's platform with the bug.
+    /// Returns the mutant's platform with the bug.
     fn with_bug(&self, mutant: &Mutant) -> io::Result<Arc<Platform>> {
         let mut platform = Platform::clone(&self.target(mutant).platform);
         platform.import.push(PACKAGE.to_owned());
@@ -349,7 +349,7 @@ impl Proof {
     /// A folder cannot be made.
     pub async fn healthy(&self, mutants: &[Mutant]) -> io::Result<Healthy> {
         let folder = self.out.join("healthy");
-        let session = self.session.beside(folder, WORLDS, &self.interrupt)?;
+        let session = self.session.sibling(folder, WORLDS, &self.interrupt)?;
         let records = side_by_side(&session, self.plan.healthy(mutants), |_| ()).await;
         Ok(Healthy::of(&records))
     }
@@ -372,7 +372,7 @@ impl Proof {
         let own = self.plan.own(mutant).into_iter().map(infect);
         let session = self
             .session
-            .beside(folder.join("own"), WORLDS, &self.interrupt)?;
+            .sibling(folder.join("own"), WORLDS, &self.interrupt)?;
         let own = side_by_side(&session, own.collect(), |_| ()).await;
         // The panel's scenarios are of the platform without a bug; a mutant with a platform of its own does not meet them.
         let panel = match mutant.platform {
@@ -388,7 +388,7 @@ impl Proof {
             let each_op = self.plan.each_op(mutant).into_iter().map(infect);
             let session = self
                 .session
-                .beside(folder.join("c10d"), WORLDS, &self.interrupt)?;
+                .sibling(folder.join("c10d"), WORLDS, &self.interrupt)?;
             let each_op = side_by_side(&session, each_op.collect(), |_| ()).await;
             kill.troubles
                 .extend(seen_in_c10d(each_op.iter().chain(&panel)));
@@ -408,7 +408,7 @@ impl Proof {
         Ok(kill)
     }
 
-    /// What the panel sees, and why it was left early.
+    /// Returns what the panel sees, and why it was left early.
     async fn panel(
         &self,
         mutant: &Mutant,
@@ -422,7 +422,7 @@ impl Proof {
             return self.panel_in_turn(folder, scenarios).await;
         }
         let enough = Interrupt::default();
-        let session = self.session.beside(folder, PANEL_WORLDS, &enough)?;
+        let session = self.session.sibling(folder, PANEL_WORLDS, &enough)?;
         let playing = side_by_side(&session, scenarios, |checks| {
             if checks.iter().any(hangs) {
                 enough.set();
@@ -441,14 +441,14 @@ impl Proof {
         Ok((records, stopped))
     }
 
-    /// A mutant that is known to lose worlds goes through the panel one scenario after the other, so that what is seen
-    /// before it stops is the same every time: up to the first hang, or a few deaths.
+    /// Runs the panel for a mutant that is known to lose worlds, one scenario after the other: what is seen before it stops is then
+    /// the same every time, up to the first hang or a few deaths.
     async fn panel_in_turn(
         &self,
         folder: PathBuf,
         scenarios: Vec<Scenario>,
     ) -> io::Result<(Vec<CheckRecord>, Option<String>)> {
-        let session = self.session.beside(folder, 1, &self.interrupt)?;
+        let session = self.session.sibling(folder, 1, &self.interrupt)?;
         let (mut records, mut losses) = (Vec::new(), 0);
         for mut scenario in scenarios {
             let world = &mut Arc::make_mut(&mut scenario.case).world;

@@ -32,7 +32,7 @@ pub enum SharedChecks {
     Core,
 }
 
-/// The scenarios of a panel, cut down to its checks, from those of profile core.
+/// Returns the scenarios of a panel, cut down to its checks, from those of profile core.
 #[must_use]
 pub fn choose(panel: SharedChecks, core: Vec<Scenario>) -> Vec<Scenario> {
     match panel {
@@ -52,7 +52,8 @@ fn points(check: &Check) -> impl Iterator<Item = Point<'_>> {
     check.covers.iter().map(move |id| (id, call, refused))
 }
 
-/// A program takes seconds each time; mutants that break its requirements name its checks themselves.
+/// Leaves out the scenarios that run a program. Each takes seconds, and mutants that break the requirements of programs name such
+/// checks themselves.
 fn without_programs(mut core: Vec<Scenario>) -> Vec<Scenario> {
     core.retain(|scenario| scenario.case.program.is_none());
     core
@@ -100,7 +101,7 @@ fn cover(mut scenarios: Vec<Scenario>, seen: &mut BTreeSet<RequirementId>) -> Ve
     }
 }
 
-/// The scenario with a first and a last check of each of its points.
+/// Returns the scenario with a first and a last check of each of its points.
 fn thinned(mut scenario: Scenario) -> Scenario {
     let mut ends: BTreeMap<_, (usize, usize)> = BTreeMap::new();
     for (place, check) in scenario.checks.iter().enumerate() {

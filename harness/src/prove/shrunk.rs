@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use allranks_suite::case;
 use allranks_suite::case::{StepSpec, Verb};
 
-/// The units of the one case in the folder: the ops it issues, and its messages.
+/// Returns the units of the one case in the folder: the ops it issues, and its messages.
 ///
 /// # Errors
 /// There is not one case, or it is not a script; for people.

@@ -10,7 +10,7 @@ use super::literal::{list, text, tuple};
 use allranks_model::axes::TensorKind;
 use allranks_model::dtype::ReduceOp;
 use allranks_oracle::{Answer, ExpectedTensor};
-use allranks_protocol::{Call, Direction, PREMUL_FACTOR, RankRef, Step, Tensor};
+use allranks_protocol::{Call, Direction, P2pCall, PREMUL_FACTOR, RankRef, Step, Tensor};
 
 /// Returns the Python call that makes a group.
 pub(super) fn new_group(
@@ -158,7 +158,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// A call; none as its index inside a coalescing manager.
+    /// Writes a call. `index` is its number in the step; none inside a coalescing manager.
     fn call(&mut self, index: Option<usize>, call: &Call, answer: Option<&Answer>) {
         match call {
             Call::Sleep { ms } => self.line(format!("time.sleep({})", *ms as f64 / 1000.0)),
@@ -183,60 +183,16 @@ impl<'a> Writer<'a> {
                 indices,
                 output,
                 op,
-            } => {
-                let (values, output) = (self.tensor(*values), self.tensor(*output));
-                let mut arguments = vec!["sparse".to_owned(), self.reduce(*op)];
-                arguments.extend(self.group(group).map(|group| format!("group={group}")));
-                self.line(format!(
-                    "sparse = torch.sparse_coo_tensor([{}], {values}, {output}.shape)",
-                    list(indices)
-                ));
-                self.line(format!("dist.all_reduce({})", arguments.join(", ")));
-                self.line(format!("{output}.copy_(sparse.to_dense())"));
-            }
+            } => self.all_reduce_sparse(group, [*values, *output], indices, *op),
             Call::Coalesced {
                 group,
                 calls,
                 async_op,
             } => {
-                let mut arguments = Vec::new();
-                arguments.extend(self.group(group).map(|group| format!("group={group}")));
-                let mut manager = String::new();
-                if *async_op {
-                    arguments.push("async_ops=True".to_owned());
-                    manager = format!(" as {}", self.work(index.unwrap_or(0)));
-                }
-                self.line(format!(
-                    "with dist._coalescing_manager({}){manager}:",
-                    arguments.join(", ")
-                ));
-                let outside = self.code.lines.len();
-                for call in calls {
-                    self.call(None, call, None);
-                }
-                for line in &mut self.code.lines[outside..] {
-                    line.insert_str(0, "    ");
-                }
+                let work = async_op.then(|| self.work(index.unwrap_or(0)));
+                self.coalesced(group, calls, work);
             }
-            Call::BatchIsendIrecv { group, ops } => {
-                self.line("ops = [");
-                for op in ops {
-                    let function = match op.direction {
-                        Direction::Send => "isend",
-                        Direction::Recv => "irecv",
-                    };
-                    let mut arguments = vec![format!("dist.{function}"), self.tensor(op.tensor)];
-                    arguments.push(peer("peer", op.peer));
-                    arguments.extend(self.group(group).map(|group| format!("group={group}")));
-                    if op.tag != 0 {
-                        arguments.push(format!("tag={}", op.tag));
-                    }
-                    self.line(format!("    dist.P2POp({}),", arguments.join(", ")));
-                }
-                self.line("]");
-                self.line("for work in dist.batch_isend_irecv(ops):");
-                self.line("    work.wait()");
-            }
+            Call::BatchIsendIrecv { group, ops } => self.batch_isend_irecv(group, ops),
             Call::AllGatherObject { object, .. } => {
                 self.code.object = Some(Some(object.clone()));
                 self.line(format!("received = [None] * {}", self.group_size));
@@ -244,22 +200,7 @@ impl<'a> Writer<'a> {
                 self.expect("received", answer);
             }
             Call::GatherObject { object, root, .. } => {
-                self.code.object = Some(Some(object.clone()));
-                let is_root = matches!(answer, Some(Answer::Objects(Value::Array(_))));
-                let received = if is_root {
-                    format!("[None] * {}", self.group_size)
-                } else {
-                    "None".to_owned()
-                };
-                self.line(format!("received = {received}"));
-                let root = peer("dst", *root);
-                self.plain(
-                    call,
-                    vec![self.table("OBJECTS"), "received".to_owned(), root],
-                );
-                if is_root {
-                    self.expect("received", answer);
-                }
+                self.gather_object(call, object, *root, answer)
             }
             Call::BroadcastObjectList { objects, root, .. } => {
                 self.code.object = Some(Some(Value::Array(objects.clone())));
@@ -309,11 +250,101 @@ impl<'a> Writer<'a> {
         }
     }
 
+    /// Writes an all-reduce of a sparse tensor, by the indices of its values and of the dense output.
+    fn all_reduce_sparse(
+        &mut self,
+        group: &str,
+        [values, output]: [usize; 2],
+        indices: &[u64],
+        op: ReduceOp,
+    ) {
+        let (values, output) = (self.tensor(values), self.tensor(output));
+        let mut arguments = vec!["sparse".to_owned(), self.reduce(op)];
+        arguments.extend(self.group(group).map(|group| format!("group={group}")));
+        self.line(format!(
+            "sparse = torch.sparse_coo_tensor([{}], {values}, {output}.shape)",
+            list(indices)
+        ));
+        self.line(format!("dist.all_reduce({})", arguments.join(", ")));
+        self.line(format!("{output}.copy_(sparse.to_dense())"));
+    }
+
+    /// Writes calls inside a coalescing manager. `work`: the name of its work; none if the manager waits for it.
+    fn coalesced(&mut self, group: &str, calls: &[Call], work: Option<String>) {
+        let mut arguments = Vec::new();
+        arguments.extend(self.group(group).map(|group| format!("group={group}")));
+        let mut manager = String::new();
+        if let Some(work) = work {
+            arguments.push("async_ops=True".to_owned());
+            manager = format!(" as {work}");
+        }
+        self.line(format!(
+            "with dist._coalescing_manager({}){manager}:",
+            arguments.join(", ")
+        ));
+        let outside = self.code.lines.len();
+        for call in calls {
+            self.call(None, call, None);
+        }
+        for line in &mut self.code.lines[outside..] {
+            line.insert_str(0, "    ");
+        }
+    }
+
+    /// Writes a list of messages that are issued together, and the waits for them.
+    fn batch_isend_irecv(&mut self, group: &str, ops: &[P2pCall]) {
+        self.line("ops = [");
+        for op in ops {
+            let function = match op.direction {
+                Direction::Send => "isend",
+                Direction::Recv => "irecv",
+            };
+            let mut arguments = vec![format!("dist.{function}"), self.tensor(op.tensor)];
+            arguments.push(peer("peer", op.peer));
+            arguments.extend(self.group(group).map(|group| format!("group={group}")));
+            if op.tag != 0 {
+                arguments.push(format!("tag={}", op.tag));
+            }
+            self.line(format!("    dist.P2POp({}),", arguments.join(", ")));
+        }
+        self.line("]");
+        self.line("for work in dist.batch_isend_irecv(ops):");
+        self.line("    work.wait()");
+    }
+
+    /// Writes a gather of objects, and on the root what it must receive.
+    fn gather_object(
+        &mut self,
+        call: &Call,
+        object: &Value,
+        root: RankRef,
+        answer: Option<&Answer>,
+    ) {
+        self.code.object = Some(Some(object.clone()));
+        let is_root = matches!(answer, Some(Answer::Objects(Value::Array(_))));
+        let received = if is_root {
+            format!("[None] * {}", self.group_size)
+        } else {
+            "None".to_owned()
+        };
+        self.line(format!("received = {received}"));
+        let root = peer("dst", root);
+        self.plain(
+            call,
+            vec![self.table("OBJECTS"), "received".to_owned(), root],
+        );
+        if is_root {
+            self.expect("received", answer);
+        }
+    }
+
+    /// Writes a call with these arguments.
     fn plain(&mut self, call: &Call, arguments: Vec<String>) {
         let line = self.written(call, arguments);
         self.line(line);
     }
 
+    /// Writes the comparison of what a call gave with the objects that it must give.
     fn expect(&mut self, what: &str, answer: Option<&Answer>) {
         if let Some(Answer::Objects(value)) = answer {
             self.code.answer = Some(value.clone());
@@ -322,6 +353,7 @@ impl<'a> Writer<'a> {
         }
     }
 
+    /// Returns the argument for a reduce operator.
     fn reduce(&self, op: ReduceOp) -> String {
         match op {
             ReduceOp::PremulSum => format!("op=dist._make_nccl_premul_sum({})", self.factor),
@@ -489,7 +521,7 @@ impl<'a> Writer<'a> {
         format!("[{}]", written.join(", "))
     }
 
-    /// A tensor by its name, or the part of one that a call takes.
+    /// Returns a tensor by its name, or the part of one that a call takes.
     fn tensor(&self, tensor: usize) -> String {
         let view = &self.step.tensors[tensor];
         let expected_tensor = &self.expected_tensors[view.storage];

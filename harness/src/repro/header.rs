@@ -74,7 +74,7 @@ pub(super) fn header(subject: &Subject<'_>, notes: &Notes) -> String {
     format!("\"\"\"{text}\"\"\"\n")
 }
 
-/// A check in words.
+/// Returns a check in words.
 fn about(check: &Check) -> String {
     let name = |op: &OpCheck| op.op.name().to_owned();
     let mut words: Vec<String> = check.op().map(name).into_iter().collect();

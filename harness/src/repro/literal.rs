@@ -9,7 +9,7 @@ pub(super) const WIDTH: usize = 118;
 /// Texts in objects that are longer are written as a formula.
 const LONGEST_TEXT: usize = 200;
 
-/// A tensor's elements: a list of numbers if Python reads the very same elements from it, else all bytes in hexadecimal.
+/// Returns a tensor's elements: a list of numbers if Python reads the very same elements from it, else all bytes in hexadecimal.
 /// The script's `values` takes either.
 pub(super) fn elements(dtype: DType, bytes: &[u8]) -> String {
     let numbers: Option<Vec<String>> = bytes
@@ -25,7 +25,7 @@ pub(super) fn elements(dtype: DType, bytes: &[u8]) -> String {
     }
 }
 
-/// An element as a number that `torch.tensor(.., dtype)` makes the same bits of; none if there is none.
+/// Returns an element as a number that `torch.tensor(.., dtype)` makes the same bits of; none if there is none.
 fn number(dtype: DType, bytes: &[u8]) -> Option<String> {
     let signed = |bits: u32| -> i64 {
         let mut word = [0; 8];
@@ -116,7 +116,7 @@ impl Objects {
     }
 }
 
-/// A text. JSON's escapes are Python's, but for characters beyond the first plane, which Python takes as they are.
+/// Returns a text. JSON's escapes are Python's, but for characters beyond the first plane, which Python takes as they are.
 pub(super) fn text(text: &str) -> String {
     serde_json::to_string(text).unwrap_or_default()
 }
@@ -138,7 +138,7 @@ pub(super) fn list<T: ToString>(numbers: impl IntoIterator<Item = T>) -> String 
     format!("[{}]", numbers.join(", "))
 }
 
-/// A literal inside brackets, broken into lines at its spaces where it is too long; `indent` is that of the lines that
+/// Returns a literal inside brackets, broken into lines at its spaces where it is too long; `indent` is that of the lines that
 /// follow the first. Texts have no breakable spaces: where one would be broken, the line stays long.
 pub(super) fn wrapped(line: &str, indent: usize) -> String {
     let mut out = String::new();

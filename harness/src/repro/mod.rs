@@ -7,6 +7,7 @@
 //! | module | writes |
 //! |---|---|
 //! | `header` | what it is about, for people |
+//! | `init` | `init_process_group` and the groups |
 //! | `tables` | what each rank holds, passes, and must get |
 //! | `calls` | the calls as a person would write them |
 //! | `script_program` | the moves of a check that is a script |
@@ -17,6 +18,7 @@
 
 mod calls;
 mod header;
+mod init;
 mod literal;
 mod script_program;
 mod shrink;
@@ -33,16 +35,13 @@ use thiserror::Error;
 pub use shrink::{smaller, with_numel};
 pub use trial::{Ended, trial};
 
-use self::calls::{CallSite, Code, new_group};
+use self::calls::{CallSite, Code};
+use self::init::init;
 use self::literal::{list, text};
 use self::script_program::ScriptProgram;
 use self::tables::{Part, Passed, Tables};
 use allranks_model::capability::Declared;
-use allranks_model::group::Group;
-use allranks_model::names::Rank;
 use allranks_model::op_check::OpCheck;
-use allranks_model::recipe::{DeviceId, SetDevice};
-use allranks_model::store::StoreMethod;
 use allranks_oracle::{Prepared, Unpreparable};
 use allranks_suite::case::Starts;
 use allranks_suite::plan::{Check, CheckKind, Scenario};
@@ -349,154 +348,6 @@ fn index_of_device(platform: &Platform) -> String {
     match platform.ranks_per_device.get() {
         1 => rank.to_owned(),
         several => format!("{rank} // {several}"),
-    }
-}
-
-/// `init_process_group` and the groups.
-fn init(out: &mut String, subject: &Subject<'_>) {
-    let scenario = subject.scenario;
-    let world = &scenario.case.world;
-    let platform = &scenario.platform;
-    out.push('\n');
-    let index = &index_of_device(platform);
-    let set_device = |out: &mut String, at: SetDevice| {
-        if let Some(function) = &platform.set_device
-            && scenario.init.set_device == at
-        {
-            put(out, format_args!("{function}({index})\n"));
-        }
-    };
-    set_device(out, SetDevice::Before);
-    let mut arguments = vec![text(&scenario.init_backend())];
-    match scenario.init.device_id {
-        DeviceId::Absent => {}
-        DeviceId::Index => arguments.push(format!("device_id={index}")),
-        DeviceId::Device => {
-            let kind = text(&platform.device_type);
-            arguments.push(format!("device_id=torch.device({kind}, {index})"));
-        }
-    }
-    let explicit = "rank=rank, world_size=int(os.environ[\"WORLD_SIZE\"])";
-    let is_script = subject.check.is_some_and(|check| check.script().is_some());
-    let port = "int(os.environ['MASTER_PORT'])";
-    // A script has a store of its own at the port after it.
-    let next = if is_script { 2 } else { 1 };
-    match scenario.init.method {
-        StoreMethod::Env => {}
-        StoreMethod::Tcp => {
-            put(
-                out,
-                format_args!(
-                    "address = f\"tcp://{{os.environ['MASTER_ADDR']}}:{{{port} + {next}}}\"  # torchrun holds the port itself\n"
-                ),
-            );
-            arguments.push("init_method=address".to_owned());
-            arguments.push(explicit.to_owned());
-        }
-        StoreMethod::File => {
-            out.push_str("meeting = f\"/tmp/meeting-{os.getppid()}\"\n");
-            arguments.push("init_method=f\"file://{meeting}\"".to_owned());
-            arguments.push(explicit.to_owned());
-        }
-        StoreMethod::Store => {
-            put(
-                out,
-                format_args!(
-                    "store = dist.TCPStore(os.environ[\"MASTER_ADDR\"], {port} + {next}, int(os.environ[\"WORLD_SIZE\"]), rank == 0)\n"
-                ),
-            );
-            arguments.push("store=store".to_owned());
-            arguments.push(explicit.to_owned());
-        }
-    }
-    arguments.push(format!("timeout=timedelta(seconds={})", world.timeout_s));
-    put(
-        out,
-        format_args!("dist.init_process_group({})\n", arguments.join(", ")),
-    );
-    set_device(out, SetDevice::After);
-    if is_script && scenario.groups.len() > 1 {
-        out.push_str("groups = {}\n");
-    }
-    let timeout = world.timeout_s;
-    let mut create = |name: &str, group: &Group| {
-        let how = &group.how;
-        let timeout = how.timeout_s.unwrap_or(timeout);
-        let ranks = match how.given.is_empty() {
-            true => list(&group.ranks),
-            false => list(&how.given),
-        };
-        let made = match how.split {
-            true => format!(
-                "dist.split_group(split_ranks=[{ranks}], timeout=timedelta(seconds={timeout})) or dist.GroupMember.NON_GROUP_MEMBER"
-            ),
-            false => new_group(&ranks, timeout, group.backend.as_deref(), how.local_sync),
-        };
-        let line = format!("{name} = {made}\n");
-        if scenario.refuses(group) {
-            // It must raise on members, and later lines have no use for it.
-            put(
-                out,
-                format_args!(
-                    "try:\n    {line}except Exception as error:\n    print(f\"rank {{rank}}: {{error}}\")\n"
-                ),
-            );
-            return;
-        }
-        out.push_str(&line);
-    };
-    match subject.check {
-        Some(_) if is_script => {
-            for group in scenario
-                .groups
-                .iter()
-                .skip(1)
-                .filter(|group| group.size() > 0)
-            {
-                create(&format!("groups[{}]", text(&group.name)), group);
-            }
-        }
-        Some(check) if check.group.name != "world" => create("group", &check.group),
-        Some(_) => {}
-        None => {
-            let groups: Vec<_> = scenario.groups.iter().skip(1).collect();
-            for (number, group) in groups
-                .iter()
-                .enumerate()
-                .filter(|(_, group)| group.size() > 0)
-            {
-                create(&format!("group{number}"), group);
-            }
-            put(
-                out,
-                format_args!("expect(\"get_rank()\", dist.get_rank(), rank)\n"),
-            );
-            put(
-                out,
-                format_args!(
-                    "expect(\"get_world_size()\", dist.get_world_size(), {})\n",
-                    scenario.world_size
-                ),
-            );
-            for (number, group) in groups
-                .iter()
-                .enumerate()
-                .filter(|(_, group)| group.size() > 0 && !scenario.refuses(group))
-            {
-                let members: Vec<_> = (0..)
-                    .zip(&group.ranks)
-                    .map(|(position, rank): (u32, &Rank)| format!("{rank}: {position}"))
-                    .collect();
-                put(
-                    out,
-                    format_args!(
-                        "expect({}, dist.get_rank(group{number}), {{{}}}.get(rank, -1))\n",
-                        text(&format!("rank in group {}", group.name)),
-                        members.join(", ")
-                    ),
-                );
-            }
-        }
     }
 }
 

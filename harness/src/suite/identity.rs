@@ -95,7 +95,7 @@ fn is_expectation(path: &str) -> bool {
     path.starts_with("fixtures/expectations/") || path.starts_with("fixtures/sim/expectations/")
 }
 
-/// The digest of files with their paths. What Python compiles is left out.
+/// Returns the digest of files with their paths. What Python compiles is left out.
 fn digest_of(files: BTreeMap<String, Vec<u8>>, is_meant: &dyn Fn(&str) -> bool) -> String {
     let mut hash = Sha256::new();
     for (path, bytes) in files.iter().filter(|(path, _)| is_meant(path)) {

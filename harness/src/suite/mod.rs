@@ -168,7 +168,7 @@ impl Suite {
     }
 }
 
-/// The file or folder that a case argument names: a path, or what a path or a case's id names in the suite below `root`,
+/// Returns the file or folder that a case argument names: a path, or what a path or a case's id names in the suite below `root`,
 /// each with or without `.yaml`. Returns the argument itself if there is none of them.
 fn case_path(argument: &Path, root: &Path) -> PathBuf {
     let mut with_extension = argument.as_os_str().to_owned();
@@ -187,7 +187,7 @@ fn is_own(path: &Path, root: &Path) -> bool {
     path.starts_with(root.join("fixtures/sim"))
 }
 
-/// The folder of the suite's own mutants: that of the checkout in the current folder, if there is one, else the binary's
+/// Returns the folder of the suite's own mutants: that of the checkout in the current folder, if there is one, else the binary's
 /// own, unpacked below `scratch` beside the cases that [`Suite::load`] unpacks there.
 ///
 /// # Errors

@@ -96,14 +96,14 @@ fn recorded() -> Option<Results> {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Known {
-    cannot: Vec<Cannot>,
+    cannot: Vec<UnsupportedCalls>,
     differences: Vec<Difference>,
 }
 
 /// Calls that the libtorch driver does not make.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Cannot {
+struct UnsupportedCalls {
     calls: Vec<String>,
     reason: String,
 }

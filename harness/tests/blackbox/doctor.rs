@@ -201,14 +201,14 @@ fn command(stage: &Stage, arguments: &[&str]) -> Command {
 }
 
 /// What a doctor said: exit code, findings as `id: what; why; fix` by id, everything.
-struct Said {
+struct DoctorOutput {
     code: i32,
     findings: BTreeMap<String, String>,
     all: Value,
 }
 
 #[track_caller]
-fn said(ran: &Ran) -> Said {
+fn read_output(ran: &Ran) -> DoctorOutput {
     assert!(
         [0, 1].contains(&ran.code),
         "code {}\n{}\n{}",
@@ -226,7 +226,7 @@ fn said(ran: &Ran) -> Said {
         *words += &format!("{}; {}; {}\n", text("what"), text("why"), text("fix"));
     }
     assert_eq!(ran.code, i32::from(has_fault), "{findings:#?}");
-    Said {
+    DoctorOutput {
         code: ran.code,
         findings,
         all,
@@ -234,13 +234,13 @@ fn said(ran: &Ran) -> Said {
 }
 
 #[track_caller]
-fn look(stage: &Stage, command: Command) -> Said {
+fn look(stage: &Stage, command: Command) -> DoctorOutput {
     let ran = stage.start(command).end();
     stage.assert_nothing_remains();
-    said(&ran)
+    read_output(&ran)
 }
 
-impl Said {
+impl DoctorOutput {
     #[track_caller]
     fn names(&self, id: &str, words: &[&str]) {
         let text = self
@@ -443,7 +443,7 @@ fn leftover_rank() {
     let pid = ran.stdout.trim().to_owned();
     let ran = stage.start(command(&stage, &[])).end();
     // What adopts it depends on the machine: an orphan here, a running rank elsewhere.
-    let with = said(&ran);
+    let with = read_output(&ran);
     let ids = ["leftover-ranks", "ranks-running"];
     let text: String = ids
         .iter()

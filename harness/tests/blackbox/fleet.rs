@@ -16,7 +16,7 @@ use super::stage::{Ran, Stage, assert_reported, checkout};
 use super::{Test, plain, unless_lacking, with_torch};
 
 /// What befalls host h2 before `allranks doctor --fleet` looks at three hosts, and what it must say.
-struct Sick {
+struct FaultBeforeDoctor {
     fault: &'static str,
     hosts: &'static str,
     code: i32,
@@ -24,14 +24,14 @@ struct Sick {
     finding: Option<(&'static str, &'static str)>,
 }
 
-const SICK: [Sick; 10] = [
-    Sick {
+const FAULTS_BEFORE_DOCTOR: [FaultBeforeDoctor; 10] = [
+    FaultBeforeDoctor {
         fault: "none",
         hosts: "3",
         code: 0,
         finding: None,
     },
-    Sick {
+    FaultBeforeDoctor {
         fault: "loopback",
         hosts: "2",
         code: 0,
@@ -40,51 +40,51 @@ const SICK: [Sick; 10] = [
             "on h2 the host's own name stands for a loopback address",
         )),
     },
-    Sick {
+    FaultBeforeDoctor {
         fault: "torch",
         hosts: "3",
         code: 1,
         finding: Some(("fleet-torch-differs", "1.0.0 on h2")),
     },
-    Sick {
+    FaultBeforeDoctor {
         fault: "small",
         hosts: "2",
         code: 0,
         finding: Some(("fleet-shm", "/dev/shm of h2 has 1 MiB free")),
     },
-    Sick {
+    FaultBeforeDoctor {
         fault: "into",
         hosts: "3",
         code: 1,
         finding: Some(("fleet-unreachable", "no other host reaches h2")),
     },
-    Sick {
+    FaultBeforeDoctor {
         fault: "one-way",
         hosts: "3",
         code: 1,
         finding: Some(("fleet-unreachable", "h1 does not reach h2")),
     },
-    Sick {
+    FaultBeforeDoctor {
         fault: "pair",
         hosts: "3",
         code: 1,
         finding: Some(("fleet-unreachable", "h1 and h2 do not reach each other")),
     },
-    Sick {
+    FaultBeforeDoctor {
         // They reach each other where ranks meet.
         fault: "data",
         hosts: "3",
         code: 1,
         finding: Some(("fleet-unreachable", "h1 and h2 do not reach each other")),
     },
-    Sick {
+    FaultBeforeDoctor {
         // Connections are made, and what is sent over them does not arrive.
         fault: "mtu",
         hosts: "3",
         code: 1,
         finding: Some(("fleet-unreachable", "no other host reaches h2")),
     },
-    Sick {
+    FaultBeforeDoctor {
         fault: "slow",
         hosts: "3",
         code: 0,
@@ -93,7 +93,7 @@ const SICK: [Sick; 10] = [
 ];
 
 /// What befalls host h2 of two in the middle of a run, and what the run must make of it.
-struct Hit {
+struct FaultDuringRun {
     fault: &'static str,
     /// Seconds without a byte after which a node is lost.
     lost_after: &'static str,
@@ -103,38 +103,38 @@ struct Hit {
     reason: Option<&'static str>,
 }
 
-const HIT: [Hit; 6] = [
-    Hit {
+const FAULTS_DURING_RUN: [FaultDuringRun; 6] = [
+    FaultDuringRun {
         fault: "slow",
         lost_after: "10",
         codes: "codes 0 0 0\n",
         reason: None,
     },
-    Hit {
+    FaultDuringRun {
         fault: "link",
         lost_after: "4",
         codes: "codes 4 0 10\n",
         reason: Some("node h2 was lost: nothing came for 4 s"),
     },
-    Hit {
+    FaultDuringRun {
         fault: "back",
         lost_after: "60",
         codes: "codes 0 0 0\n",
         reason: None,
     },
-    Hit {
+    FaultDuringRun {
         fault: "drops",
         lost_after: "60",
         codes: "codes 0 0 0\n",
         reason: None,
     },
-    Hit {
+    FaultDuringRun {
         fault: "agent",
         lost_after: "10",
         codes: "codes 4 0 137\n",
         reason: Some("node h2 was lost: "),
     },
-    Hit {
+    FaultDuringRun {
         fault: "gone",
         lost_after: "4",
         codes: "codes 4 0 137\n",
@@ -202,7 +202,7 @@ pub fn tests() -> Vec<Test> {
         plain("fleet::torchrun_starts_agents", starts_of_torchrun),
         plain("fleet::kubernetes_gets_manifests", kubernetes),
     ];
-    tests.extend(SICK.into_iter().map(|sick| {
+    tests.extend(FAULTS_BEFORE_DOCTOR.into_iter().map(|sick| {
         let name = format!("fleet::doctor::{}", sick.fault);
         let lacks = match sick.fault {
             "into" | "one-way" | "pair" | "data" => &filters,
@@ -215,7 +215,7 @@ pub fn tests() -> Vec<Test> {
         let trial = with_torch(name, move || unreached(&filtered));
         unless_lacking(filters.clone(), trial)
     }));
-    tests.extend(HIT.into_iter().map(|hit| {
+    tests.extend(FAULTS_DURING_RUN.into_iter().map(|hit| {
         let name = format!("fleet::run::{}", hit.fault);
         unless_lacking(hosts.clone(), plain(name, move || run(&hit)))
     }));
@@ -293,7 +293,7 @@ fn under_engine(engine: &str) {
         .assert_says("node 2 of 2 is here: h2 at ");
 }
 
-fn doctor(sick: &Sick) {
+fn doctor(sick: &FaultBeforeDoctor) {
     let stage = Stage::new(&format!("fleet-doctor-{}", sick.fault));
     if sick.fault == "torch" {
         use std::os::unix::fs::PermissionsExt;
@@ -337,7 +337,7 @@ fn doctor(sick: &Sick) {
     assert_eq!(faults.count(), expected, "{text}");
 }
 
-fn run(hit: &Hit) {
+fn run(hit: &FaultDuringRun) {
     let stage = Stage::new(&format!("fleet-run-{}", hit.fault));
     let case = stage.write("many.yaml", MANY);
     let words = [

@@ -14,7 +14,7 @@ struct Row {
     /// The trial's name.
     name: &'static str,
     /// What rank 1, or with `all:` every rank, does: see `drivers/one_of_two.py`.
-    vice: &'static str,
+    misbehaviour: &'static str,
     /// What `allranks run` must exit with.
     code: i32,
     /// What the check must come to; none if nothing must run.
@@ -26,49 +26,49 @@ struct Row {
 const TABLE: [Row; 7] = [
     Row {
         name: "rank_1_is_killed",
-        vice: "killed",
+        misbehaviour: "killed",
         code: 1,
         outcome: Some(Outcome::Crash),
         words: "rank 1: its process ended: signal 9 (SIGKILL)",
     },
     Row {
         name: "rank_1_exits_1",
-        vice: "exit=1",
+        misbehaviour: "exit=1",
         code: 1,
         outcome: Some(Outcome::Crash),
         words: "rank 1: its process ended: exit 1",
     },
     Row {
         name: "rank_1_exits_42",
-        vice: "exit=42",
+        misbehaviour: "exit=42",
         code: 1,
         outcome: Some(Outcome::Crash),
         words: "rank 1: its process ended: exit 42",
     },
     Row {
         name: "one_rank_skips",
-        vice: "skips",
+        misbehaviour: "skips",
         code: 1,
         outcome: Some(Outcome::Error),
         words: "1 of 2 ranks raised",
     },
     Row {
         name: "one_rank_answers_without_checking",
-        vice: "no-bytes",
+        misbehaviour: "no-bytes",
         code: 1,
         outcome: Some(Outcome::Crash),
         words: "rank 1: it returns",
     },
     Row {
         name: "zero_elements_are_checked_overall",
-        vice: "all:no-bytes",
+        misbehaviour: "all:no-bytes",
         code: 1,
         outcome: Some(Outcome::Crash),
         words: "it returns",
     },
     Row {
         name: "the_selection_is_empty",
-        vice: "none",
+        misbehaviour: "none",
         code: 3,
         outcome: None,
         words: "no check was selected",
@@ -87,10 +87,10 @@ fn prove(row: &Row) {
     let stage = Stage::new(row.name);
     let driver = format!(
         "command:python3 harness/tests/blackbox/drivers/one_of_two.py {}",
-        row.vice
+        row.misbehaviour
     );
     // The rank that waits for one that skipped waits for ever.
-    let deadline = if row.vice == "skips" { 3 } else { 60 };
+    let deadline = if row.misbehaviour == "skips" { 3 } else { 60 };
     let case = stage.write(
         "case.yaml",
         &format!(

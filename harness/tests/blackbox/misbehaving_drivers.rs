@@ -21,8 +21,8 @@ const AT_ONCE: Duration = Duration::from_secs(60);
 /// More bytes of records than a few checks may make, whatever their ranks send.
 const MOST: u64 = 1 << 20;
 
-/// What must come of a vice.
-struct Vice {
+/// What must come of a misbehaviour.
+struct Misbehaviour {
     driver: &'static str,
     /// The end of the id of the check that shows it.
     shows: &'static str,
@@ -32,14 +32,14 @@ struct Vice {
     words: &'static str,
 }
 
-const fn vice(
+const fn misbehaviour(
     driver: &'static str,
     shows: &'static str,
     outcome: Outcome,
     class: &'static str,
     words: &'static str,
-) -> Vice {
-    Vice {
+) -> Misbehaviour {
+    Misbehaviour {
         driver,
         shows,
         outcome,
@@ -50,139 +50,139 @@ const fn vice(
 
 const SUM: &str = "#0.all_reduce.float32.sum.33";
 
-const VICES: [Vice; 24] = [
-    vice("dies_1", "#init", Outcome::InitFailed, "crash", "exit 1"),
-    vice("dies_42", "#init", Outcome::InitFailed, "crash", "exit 42"),
-    vice(
+const MISBEHAVIOURS: [Misbehaviour; 24] = [
+    misbehaviour("dies_1", "#init", Outcome::InitFailed, "crash", "exit 1"),
+    misbehaviour("dies_42", "#init", Outcome::InitFailed, "crash", "exit 42"),
+    misbehaviour(
         "dies_sigkill",
         "#init",
         Outcome::InitFailed,
         "crash",
         "signal 9 (SIGKILL)",
     ),
-    vice("exits_three", "#end", Outcome::Crash, "bad-end", "exit 3"),
-    vice(
+    misbehaviour("exits_three", "#end", Outcome::Crash, "bad-end", "exit 3"),
+    misbehaviour(
         "exits_without_bye",
         "#end",
         Outcome::Crash,
         "crash",
         "exit 0",
     ),
-    vice("garbage", "#init", Outcome::InitFailed, "crash", "header"),
-    vice(
+    misbehaviour("garbage", "#init", Outcome::InitFailed, "crash", "header"),
+    misbehaviour(
         "half_frame",
         "#init",
         Outcome::InitFailed,
         "hang",
         "in prepare of import",
     ),
-    vice(
+    misbehaviour(
         "huge_length",
         "#init",
         Outcome::InitFailed,
         "crash",
         "payload",
     ),
-    vice(
+    misbehaviour(
         "ignores_sigterm",
         "#init",
         Outcome::InitFailed,
         "hang",
         "in prepare of import",
     ),
-    vice(
+    misbehaviour(
         "leaves_daemon",
         "#end",
         Outcome::Crash,
         "bad-end",
         "it left 1 processes",
     ),
-    vice(
+    misbehaviour(
         "leaves_grandchild",
         "#end",
         Outcome::Crash,
         "bad-end",
         "it left 1 processes",
     ),
-    vice("lies", SUM, Outcome::Mismatch, "no-op", ""),
-    vice(
+    misbehaviour("lies", SUM, Outcome::Mismatch, "no-op", ""),
+    misbehaviour(
         "never_connects",
         "#init",
         Outcome::InitFailed,
         "hang",
         "has not said hello",
     ),
-    vice(
+    misbehaviour(
         "never_exits",
         "#end",
         Outcome::Hang,
         "hang",
         "said bye and has not ended",
     ),
-    vice(
+    misbehaviour(
         "shouts",
         SUM,
         Outcome::Error,
         "raised-on-every-rank",
         "bytes out of here]\n",
     ),
-    vice(
+    misbehaviour(
         "silent",
         "#init",
         Outcome::InitFailed,
         "hang",
         "has not said hello",
     ),
-    vice(
+    misbehaviour(
         "skips_enter",
         "#init",
         Outcome::InitFailed,
         "crash",
         "announced 0",
     ),
-    vice(
+    misbehaviour(
         "too_few_storages",
         SUM,
         Outcome::Crash,
         "crash",
         "it returns",
     ),
-    vice(
+    misbehaviour(
         "too_many_storages",
         "#init",
         Outcome::InitFailed,
         "crash",
         "it returns",
     ),
-    vice(
+    misbehaviour(
         "wrong_bye_token",
         "#end",
         Outcome::Crash,
         "bad-end",
         "token",
     ),
-    vice(
+    misbehaviour(
         "wrong_rank",
         "#init",
         Outcome::InitFailed,
         "crash",
         "it claims to be rank",
     ),
-    vice(
+    misbehaviour(
         "wrong_step",
         "#init",
         Outcome::InitFailed,
         "crash",
         "answers step 1000",
     ),
-    vice(
+    misbehaviour(
         "wrong_step_count",
         "#end",
         Outcome::Crash,
         "bad-end",
         "steps",
     ),
-    vice(
+    misbehaviour(
         "wrong_token",
         "#init",
         Outcome::InitFailed,
@@ -193,41 +193,46 @@ const VICES: [Vice; 24] = [
 
 /// Returns every trial of this file.
 pub fn tests() -> Vec<Test> {
-    let mut tests: Vec<Test> = VICES
+    let mut tests: Vec<Test> = MISBEHAVIOURS
         .into_iter()
-        .map(|vice| plain(format!("vice::{}", vice.driver), move || try_vice(&vice)))
+        .map(|misbehaviour| {
+            plain(
+                format!("misbehaviour::{}", misbehaviour.driver),
+                move || try_misbehaving(&misbehaviour),
+            )
+        })
         .collect();
-    tests.push(plain("vice::wrong_version", || {
-        let vice = vice(
+    tests.push(plain("misbehaviour::wrong_version", || {
+        let misbehaviour = misbehaviour(
             "wrong_version",
             "#init",
             Outcome::InitFailed,
             "crash",
             "999, not 1",
         );
-        try_vice(&vice);
+        try_misbehaving(&misbehaviour);
     }));
     tests.extend([
-        plain("vice::every_driver_is_tried", every_driver_is_tried),
-        plain("virtue::pretend", || {
-            drop(try_virtue("pretend", LONG, "1,2"))
+        plain("misbehaviour::every_driver_is_tried", every_driver_is_tried),
+        plain("harmless::pretend", || {
+            drop(try_harmless("pretend", LONG, "1,2"))
         }),
-        plain("virtue::slow", || drop(try_virtue("slow", LONG, "2"))),
-        plain("virtue::imports_slowly", || {
-            drop(try_virtue("imports_slowly", SHORT, "2"));
+        plain("harmless::slow", || drop(try_harmless("slow", LONG, "2"))),
+        plain("harmless::imports_slowly", || {
+            drop(try_harmless("imports_slowly", SHORT, "2"));
         }),
-        plain("virtue::is_seldom_let_run", seldom_let_run),
-        plain("virtue::waits_for_a_processor", waits_for_a_processor),
+        plain("harmless::is_seldom_let_run", seldom_let_run),
+        plain("harmless::waits_for_a_processor", waits_for_a_processor),
         with_torch(
-            "virtue::script_waits_for_a_processor",
+            "harmless::script_waits_for_a_processor",
             script_waits_for_a_processor,
         ),
-        plain("virtue::ends_when_it_is_let_run", ends_when_it_is_let_run),
+        plain("harmless::ends_when_it_is_let_run", ends_when_it_is_let_run),
         plain(
             "rank::one_that_a_busy_machine_lets_not_import",
             not_let_import,
         ),
-        plain("virtue::floods", floods),
+        plain("harmless::floods", floods),
         plain("rank::one_of_two_exits_1", || {
             one_of_two("code=1", "exit 1")
         }),
@@ -283,14 +288,18 @@ fn case(stage: &Stage, deadline: f64) -> String {
     stage.write("drivers/case.yaml", &changed)
 }
 
-fn try_vice(vice: &Vice) {
-    let stage = Stage::new(vice.driver);
-    let deadline = if vice.class == "hang" { SHORT } else { LONG };
+fn try_misbehaving(misbehaviour: &Misbehaviour) {
+    let stage = Stage::new(misbehaviour.driver);
+    let deadline = if misbehaviour.class == "hang" {
+        SHORT
+    } else {
+        LONG
+    };
     let case = case(&stage, deadline);
-    let driver = driver(vice.driver);
+    let driver = driver(misbehaviour.driver);
     let mut arguments = vec![&*case, "--driver", &driver, "--world-size", "2"];
     // It may still be importing something.
-    if (vice.class, vice.shows) == ("hang", "#init") {
+    if (misbehaviour.class, misbehaviour.shows) == ("hang", "#init") {
         arguments.extend(["--import-patience", "3"]);
     }
     let ran = stage.run_out(&arguments);
@@ -300,19 +309,19 @@ fn try_vice(vice: &Vice) {
     assert_reported(&results);
     let records = std::fs::metadata(stage.out().join("results.jsonl")).unwrap();
     assert!(records.len() < MOST, "{} bytes of records", records.len());
-    let check = check(&results, vice.shows);
+    let check = check(&results, misbehaviour.shows);
     let told: Vec<&str> = std::iter::once(check.summary.as_str())
         .chain(check.ranks.iter().map(|line| line.text.as_str()))
         .collect();
-    assert_eq!(check.outcome, vice.outcome, "{told:?}");
-    assert_eq!(check.class.as_deref(), Some(vice.class), "{told:?}");
+    assert_eq!(check.outcome, misbehaviour.outcome, "{told:?}");
+    assert_eq!(check.class.as_deref(), Some(misbehaviour.class), "{told:?}");
     assert!(
-        told.iter().any(|text| text.contains(vice.words)),
+        told.iter().any(|text| text.contains(misbehaviour.words)),
         "{told:?}"
     );
 }
 
-fn try_virtue(name: &str, deadline: f64, sizes: &str) -> Stage {
+fn try_harmless(name: &str, deadline: f64, sizes: &str) -> Stage {
     let stage = Stage::new(name);
     let case = case(&stage, deadline);
     let ran = stage.run_out(&[&case, "--driver", &driver(name), "--world-size", sizes]);
@@ -448,7 +457,7 @@ fn assert_given_up(stage: &Stage) {
 fn floods() {
     const MOST: u64 = 5 << 20;
 
-    let stage = try_virtue("floods", LONG, "2");
+    let stage = try_harmless("floods", LONG, "2");
     for rank in &stage.results("out").scenarios[0].ranks {
         let log = std::fs::metadata(stage.out().join(&rank.log)).unwrap();
         assert!(log.len() < MOST, "{} has {} bytes", rank.log, log.len());
@@ -456,9 +465,9 @@ fn floods() {
 }
 
 fn every_driver_is_tried() {
-    let known: Vec<&str> = VICES
+    let known: Vec<&str> = MISBEHAVIOURS
         .iter()
-        .map(|vice| vice.driver)
+        .map(|misbehaviour| misbehaviour.driver)
         .chain([
             "wrong_version",
             "pretend",

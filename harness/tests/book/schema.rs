@@ -18,10 +18,10 @@ pub fn page(title: &str, of: &str, schema: &Value) -> String {
     let mut whole = schema.clone();
     // Its description is the heading.
     whole.as_object_mut().unwrap().remove("description");
-    page += &section("The whole file", &whole);
+    page += &section("The whole file", &whole, &schema["$defs"]);
     for name in reachable(schema) {
         page += "\n";
-        page += &section(&name, &schema["$defs"][&name]);
+        page += &section(&name, &schema["$defs"][&name], &schema["$defs"]);
     }
     page
 }
@@ -85,19 +85,19 @@ fn wrapped(name: &str) -> Option<(&str, &str)> {
     lists.or_else(|| name.strip_prefix("Map_of_").map(|inner| ("map", inner)))
 }
 
-fn section(name: &str, schema: &Value) -> String {
+fn section(name: &str, schema: &Value, types: &Value) -> String {
     let fields = schema.as_object().unwrap();
     let mut text = format!("## {name}\n");
     if let Some(description) = fields.get("description") {
         text += &format!("\n{}\n", description.as_str().unwrap());
     }
     text += "\n";
-    text += &body(fields);
+    text += &body(fields, types);
     text
 }
 
 /// What a type may be: a table of fields, a table of values, or one line.
-fn body(schema: &Map<String, Value>) -> String {
+fn body(schema: &Map<String, Value>, types: &Value) -> String {
     if let Some(properties) = schema.get("properties") {
         let required: Vec<&str> = strings(schema.get("required"));
         let mut text = String::from("| field | type | default | meaning |\n|---|---|---|---|\n");
@@ -112,7 +112,7 @@ fn body(schema: &Map<String, Value>) -> String {
                 &format!("`{name}`"),
                 &kind(property),
                 &default,
-                description(property),
+                &meaning(property, types),
             ]);
         }
         return text;
@@ -121,7 +121,7 @@ fn body(schema: &Map<String, Value>) -> String {
     if let Some(choices) = choices {
         let mut text = String::from("| value | meaning |\n|---|---|\n");
         for choice in choices.as_array().unwrap() {
-            text += &row(&[&kind(choice), description(choice)]);
+            text += &row(&[&kind(choice), &meaning(choice, types)]);
         }
         return text;
     }
@@ -238,8 +238,16 @@ fn strings(values: Option<&Value>) -> Vec<&str> {
         .collect()
 }
 
-fn description(schema: &Value) -> &str {
-    schema["description"].as_str().unwrap_or_default()
+/// What a field or a value means: its own description, or else the first sentence of its type's.
+fn meaning(schema: &Value, types: &Value) -> String {
+    let own = schema["description"].as_str();
+    let of_type = || {
+        let name = referred(schema["$ref"].as_str()?);
+        let text = types[name]["description"].as_str()?;
+        let (first, _) = text.split_once(". ").unwrap_or((text, ""));
+        Some(format!("{}.", first.trim_end_matches('.')))
+    };
+    own.map(str::to_owned).or_else(of_type).unwrap_or_default()
 }
 
 fn row(cells: &[&str]) -> String {
@@ -257,11 +265,12 @@ fn small() -> Value {
         "properties": {
             "id": {"type": "string", "description": "Its name,\nor a|b."},
             "sizes": {"$ref": "#/$defs/OneOrMany_uint32", "default": [1, 2]},
+            "then": {"$ref": "#/$defs/When"},
             "when": {"anyOf": [{"$ref": "#/$defs/When"}, {"type": "null"}], "default": null},
         },
         "$defs": {
             "OneOrMany_uint32": {"anyOf": [{"type": "integer"}, {"type": "array"}]},
-            "When": {"description": "A time.", "oneOf": [
+            "When": {"description": "A time. Of a day.", "oneOf": [
                 {"const": "before", "description": "Earlier."},
                 {"type": "integer", "minimum": 1, "maximum": 9}
             ]}
@@ -278,8 +287,9 @@ fn a_schema_becomes_tables() {
         "\n\n| field | type | default | meaning |\n|---|---|---|---|\n\
          | `id` | string | required | Its name, or a\\|b. |\n\
          | `sizes` | integer, or a list of integer | `[1,2]` |  |\n\
+         | `then` | [When](#when) |  | A time. |\n\
          | `when` | [When](#when) |  |  |\n\
-         \n## When\n\nA time.\n\n| value | meaning |\n|---|---|\n\
+         \n## When\n\nA time. Of a day.\n\n| value | meaning |\n|---|---|\n\
          | `before` | Earlier. |\n| integer, 1 to 9 |  |\n"
     );
 }

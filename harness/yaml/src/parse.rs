@@ -224,7 +224,7 @@ impl<'s> Builder<'s> {
         }
     }
 
-    /// The bytes of a list or map: up to its closing bracket, or none if it has no brackets.
+    /// Returns the bytes of a list or map: up to its closing bracket, or none if it has no brackets.
     fn bracketed(&self, start: usize, end: usize) -> Range<usize> {
         if self.source.text[start..].starts_with(['[', '{']) && end > start {
             start..end

@@ -29,7 +29,7 @@ static PROCESSES: LazyLock<Option<Regex>> = LazyLock::new(|| {
 static TENSOR: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"\btp_size=(\d+)").ok());
 static PIPELINE: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"\bpp_size=(\d+)").ok());
 
-/// The number of ranks as accelerate, Lightning and SGLang write it.
+/// Returns the number of ranks as accelerate, Lightning and SGLang write it.
 fn processes(text: &str) -> Option<u32> {
     let number = |pattern: &LazyLock<Option<Regex>>| -> Option<u32> {
         let found = pattern.as_ref()?.captures(text)?;

@@ -109,7 +109,7 @@ const WAITS: &[&str] = &[
 ];
 
 impl Failures {
-    /// The error that this line ends or is.
+    /// Returns the error that this line ends or is.
     pub(super) fn read(&mut self, text: &str) -> Option<Failure> {
         if text.starts_with("Traceback (most recent call last)") {
             self.traceback = Some(Traceback::default());

@@ -564,7 +564,7 @@ fn nature(call: &'static str) -> Nature {
     }
 }
 
-/// All sources taken apart, and what flight recorders held, by rank.
+/// Returns all sources taken apart, and what flight recorders held, by rank.
 fn split_sources(
     sources: &[Source],
     notes: &mut Vec<String>,

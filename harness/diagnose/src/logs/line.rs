@@ -186,12 +186,12 @@ impl<'a> LogLine<'a> {
     }
 }
 
-/// The number that a pattern finds.
+/// Returns the number that a pattern finds.
 fn captured(pattern: &LazyLock<Option<Regex>>, text: &str) -> Option<u32> {
     pattern.as_ref()?.captures(text)?[1].parse().ok()
 }
 
-/// A rank behind an unknown prefix, and where the text behind it begins. An error may name a rank that is another.
+/// Returns a rank behind an unknown prefix, and where the text behind it begins. An error may name a rank that is another.
 fn inner(text: &str) -> Option<(u32, usize)> {
     if !text.contains("[rank") && !text.contains("[Rank") {
         return None;

@@ -37,7 +37,7 @@ pub(super) fn by_names(paths: &[&Path]) -> Vec<Option<u32>> {
         .collect()
 }
 
-/// The rank of a flight recorder's dump: torch ends the name with it.
+/// Returns the rank of a flight recorder's dump: torch ends the name with it.
 pub(super) fn of_dump(path: &Path) -> Option<u32> {
     named_rank(path).or_else(|| number(path))
 }
@@ -53,7 +53,7 @@ fn captured(pattern: &LazyLock<Option<Regex>>, text: &str) -> Option<u32> {
     (number < RANKS).then_some(number)
 }
 
-/// The names of the file and of its folder.
+/// Returns the names of the file and of its folder.
 fn names(path: &Path) -> (Option<&str>, Option<&str>) {
     let name = path.file_name().and_then(|name| name.to_str());
     let folder = path.parent().and_then(Path::file_name);
@@ -67,7 +67,7 @@ fn named_rank(path: &Path) -> Option<u32> {
     by(name).or_else(|| by(folder))
 }
 
-/// The number that a name has where others have their rank.
+/// Returns the number that a name has where others have their rank.
 fn number(path: &Path) -> Option<u32> {
     let (name, folder) = names(path);
     let name = name?;

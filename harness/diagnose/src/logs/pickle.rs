@@ -197,7 +197,7 @@ impl Machine<'_> {
         self.stack.push((value, 1));
     }
 
-    /// The value on top, unless it belongs to what is below the last mark.
+    /// Returns the value on top, unless it belongs to what is below the last mark.
     fn pop(&mut self) -> Result<Slot, PickleError> {
         let floor = self.marks.last().copied().unwrap_or(0);
         if self.stack.len() <= floor {
@@ -282,7 +282,7 @@ fn long(bytes: &[u8]) -> Result<i64, PickleError> {
 }
 
 impl Plain {
-    /// A value as JSON has it; what stands there a second time is null.
+    /// Returns a value as JSON has it; what stands there a second time is null.
     pub(super) fn into_json(self) -> serde_json::Value {
         use serde_json::Value;
         match self {

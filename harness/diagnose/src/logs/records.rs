@@ -21,7 +21,7 @@ pub(super) struct Contradiction {
 /// One group on the ranks whose dumps are here.
 type DumpsOfGroup<'a> = BTreeMap<u32, &'a Recorded>;
 
-/// The first contradiction, in the group of all ranks before others; none if nothing is under way, or nothing differs.
+/// Returns the first contradiction, in the group of all ranks before others; none if nothing is under way, or nothing differs.
 pub(super) fn contradiction(dumps: &BTreeMap<u32, Dump>) -> Option<Contradiction> {
     let mut groups: BTreeMap<(bool, &str), DumpsOfGroup<'_>> = BTreeMap::new();
     for (rank, dump) in dumps {
@@ -40,7 +40,7 @@ pub(super) fn contradiction(dumps: &BTreeMap<u32, Dump>) -> Option<Contradiction
     })
 }
 
-/// The first number under which members that have something under way issued different calls.
+/// Returns the first number under which members that have something under way issued different calls.
 fn mismatch(title: &str, seen: &DumpsOfGroup<'_>) -> Option<Contradiction> {
     if !seen.values().any(|group| group.waits()) {
         return None;

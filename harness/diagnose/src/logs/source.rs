@@ -145,7 +145,7 @@ impl Source {
         }
     }
 
-    /// The bytes at its beginning.
+    /// Returns the bytes at its beginning.
     ///
     /// # Errors
     /// It cannot be read.
@@ -173,7 +173,7 @@ impl Source {
         Ok(bytes)
     }
 
-    /// A text with a name.
+    /// Returns a text with a name.
     #[cfg(test)]
     pub(super) fn of_text(path: &str, text: &str) -> Self {
         Self {

@@ -120,8 +120,8 @@ impl Survey {
         }
     }
 
-    /// The rank that wrote all lines that no other signs: that of the file's name, or the only one that signs, if that can
-    /// be so.
+    /// Returns the rank that wrote all lines that no other signs: that of the file's name, or the only one that signs, if that
+    /// can be so.
     pub(super) fn owner(&self, by_name: Option<u32>, is_only: bool) -> Option<u32> {
         let mut ranks = self.ranks.iter().copied();
         match (ranks.next(), ranks.next()) {

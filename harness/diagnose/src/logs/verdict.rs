@@ -554,8 +554,8 @@ impl Case<'_> {
         })
     }
 
-    /// A verdict of the rules, as far as logs allow it: where ranks contradict each other and none has a majority, none is
-    /// named.
+    /// Returns a verdict of the rules, as far as logs allow it: where ranks contradict each other and none has a majority, none
+    /// is named.
     fn likely(&self, rule: Diagnosis) -> Diagnosis {
         let is_tie = rule.culprits.len() == self.job.ranks.len()
             && matches!(
@@ -644,8 +644,8 @@ fn odd<'a>(values: impl Iterator<Item = (u32, &'a str)>, voters: usize) -> Optio
     Some(odd.map(|(rank, _)| Rank(*rank)).collect())
 }
 
-/// A work as every member must call it: the number of elements only where all members give the same. `None` if no line says
-/// what it is.
+/// Returns a work as every member must call it: the number of elements only where all members give the same. `None` if no line
+/// says what it is.
 fn call(work: &Work) -> Option<String> {
     let op = work.op.as_deref()?;
     Some(match (op, &work.elements) {

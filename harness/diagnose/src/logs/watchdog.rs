@@ -113,7 +113,7 @@ impl Works {
     }
 }
 
-/// The group that a line is about, and the rank's number in it where the group has no name that all ranks share.
+/// Returns the group that a line is about, and the rank's number in it where the group has no name that all ranks share.
 fn group(text: &str) -> (String, Option<u32>) {
     let Some(found) = GROUP.as_ref().and_then(|group| group.captures(text)) else {
         return (WORLD.to_owned(), None);

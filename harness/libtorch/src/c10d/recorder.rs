@@ -39,7 +39,7 @@ struct Entry {
 
 impl Entry {
     /// Returns the op as the rank protocol has it.
-    fn told(self) -> RecordedOp {
+    fn into_record(self) -> RecordedOp {
         let name = self.profiling_name.rsplit(':').next().unwrap_or_default();
         let inputs = self.input_dtypes.iter().zip(&self.input_sizes);
         RecordedOp {
@@ -71,7 +71,7 @@ pub fn under_way() -> Result<Vec<RecordedOp>> {
     }
     entries.sort_by_key(|entry| entry.time_created_ns);
     let older = entries.len().saturating_sub(MOST);
-    Ok(entries.drain(older..).map(Entry::told).collect())
+    Ok(entries.drain(older..).map(Entry::into_record).collect())
 }
 
 /// Returns the entries of a dump that have not ended.
@@ -112,7 +112,11 @@ mod tests {
              "p2p_seq_id": 0, "is_p2p": false, "input_dtypes": ["Float"], "input_sizes": [[2, 3]], "state": "scheduled",
              "time_created_ns": 5, "retired": false, "timeout_ms": 15000},
             {"profiling_name": "gloo:barrier", "state": "completed", "retired": true}]}"#;
-        let told: Vec<RecordedOp> = read(dump).unwrap().into_iter().map(Entry::told).collect();
+        let told: Vec<RecordedOp> = read(dump)
+            .unwrap()
+            .into_iter()
+            .map(Entry::into_record)
+            .collect();
         assert_eq!(
             told,
             [RecordedOp {

@@ -2,61 +2,48 @@
 
 use std::time::Duration;
 
-use allranks_model::dtype;
-use allranks_protocol::Call;
+use allranks_model::dtype::ReduceOp;
+use allranks_protocol::{Call, RankRef};
 use tch::Tensor;
 
 use super::Library;
 use super::gathered::{GatheredCall, GatheredOp};
 use super::groups::{Member, group_rank};
-use crate::c10d::{Error, Kind, Result};
+use crate::c10d::{Error, Kind, Result, Work};
 
 /// The timeout of a `monitored_barrier` that is given none: `default_pg_timeout` of c10d.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 
+/// What has become of a collective.
+enum Issued {
+    /// It was issued, and this is its work: none if the call came back without one, and on a rank that is no member of the group.
+    Call(Option<Work>),
+    /// A coalescing manager keeps it for later.
+    Gathered,
+}
+
+/// A rank that is no member of the group issues nothing.
+const NOT_A_MEMBER: Issued = Issued::Call(None);
+
 impl Library {
     /// Makes one collective. A rank that is no member of the group does nothing, as in Python, which warns.
     pub(super) fn collective(&mut self, call: &Call, index: usize) -> Result<()> {
+        match self.issue(call)? {
+            Issued::Call(work) => self.finish(index, call.keeps_work(), work),
+            Issued::Gathered => Ok(()),
+        }
+    }
+
+    /// Issues a collective, by its op.
+    fn issue(&self, call: &Call) -> Result<Issued> {
+        let is_async = call.keeps_work();
         match call {
             Call::AllReduce {
-                group,
-                tensor,
-                op,
-                async_op,
-            } => {
-                let Some(member) = self.place(group)? else {
-                    return self.finish(index, *async_op, None);
-                };
-                self.complex_allowed("all_reduce", *op, &[*tensor])?;
-                let recorded = GatheredCall {
-                    what: GatheredOp::AllReduce,
-                    input: self.real(*tensor)?,
-                    output: None,
-                    op: Some(*op),
-                };
-                let Some(recorded) = member.gather_up(recorded) else {
-                    return Ok(());
-                };
-                let op = self.reduce_op(*op);
-                let work = member.group.all_reduce(&[recorded.input], &op, *async_op)?;
-                self.finish(index, *async_op, work)
-            }
+                group, tensor, op, ..
+            } => self.all_reduce(group, *tensor, *op, is_async),
             Call::AllReduceCoalesced {
-                group,
-                tensors,
-                op,
-                async_op,
-            } => {
-                self.same_dtype(tensors)?;
-                let Some(member) = self.place(group)? else {
-                    return self.finish(index, *async_op, None);
-                };
-                self.complex_allowed("all_reduce", *op, tensors)?;
-                let all = self.reals(tensors)?;
-                let op = self.reduce_op(*op);
-                let work = member.group.all_reduce_coalesced(&all, &op, *async_op)?;
-                self.finish(index, *async_op, work)
-            }
+                group, tensors, op, ..
+            } => self.all_reduce_coalesced(group, tensors, *op, is_async),
             Call::AllReduceSparse {
                 group,
                 values,
@@ -68,235 +55,80 @@ impl Library {
                 group,
                 tensor,
                 root,
-                async_op,
-            } => {
-                let place = self.place(group)?;
-                let root = group_rank(&place, *root)?;
-                let Some(member) = place else {
-                    return self.finish(index, *async_op, None);
-                };
-                let work = member
-                    .group
-                    .broadcast(&self.real(*tensor)?, root, *async_op)?;
-                self.finish(index, *async_op, work)
-            }
+                ..
+            } => self.broadcast(group, *tensor, *root, is_async),
             Call::Reduce {
                 group,
                 tensor,
                 op,
                 root,
-                async_op,
-            } => {
-                let place = self.place(group)?;
-                let root = group_rank(&place, *root)?;
-                let Some(member) = place else {
-                    return self.finish(index, *async_op, None);
-                };
-                let op = self.reduce_op(*op);
-                let tensor = self.tensor(*tensor)?;
-                let work = member.group.reduce(tensor, &op, root, *async_op)?;
-                self.finish(index, *async_op, work)
-            }
+                ..
+            } => self.reduce(group, *tensor, *op, *root, is_async),
             Call::AllGather {
                 group,
                 outputs,
                 input,
-                async_op,
-            } => {
-                self.same_dtype(outputs.iter().chain([input]))?;
-                let Some(member) = self.place(group)? else {
-                    return self.finish(index, *async_op, None);
-                };
-                let (to, from) = (self.reals(outputs)?, self.real(*input)?);
-                let work = member.group.all_gather(&to, &from, *async_op)?;
-                self.finish(index, *async_op, work)
-            }
+                ..
+            } => self.all_gather(group, outputs, *input, is_async),
             Call::AllGatherCoalesced {
                 group,
                 outputs,
                 inputs,
-                async_op,
-            } => {
-                let Some(member) = self.place(group)? else {
-                    return self.finish(index, *async_op, None);
-                };
-                self.same_dtype(inputs)?;
-                for row in outputs {
-                    self.same_dtype(row)?;
-                }
-                let to = outputs
-                    .iter()
-                    .map(|row| self.reals(row))
-                    .collect::<Result<Vec<_>>>()?;
-                let from = self.reals(inputs)?;
-                let work = member.group.all_gather_coalesced(&to, &from, *async_op)?;
-                self.finish(index, *async_op, work)
-            }
+                ..
+            } => self.all_gather_coalesced(group, outputs, inputs, is_async),
             Call::AllGatherIntoTensor {
                 group,
                 output,
                 input,
-                async_op,
-            } => {
-                let Some(member) = self.place(group)? else {
-                    return self.finish(index, *async_op, None);
-                };
-                let recorded = GatheredCall {
-                    what: GatheredOp::AllGatherIntoTensor,
-                    input: self.real(*input)?,
-                    output: Some(self.real(*output)?),
-                    op: None,
-                };
-                let Some(GatheredCall { input, output, .. }) = member.gather_up(recorded) else {
-                    return Ok(());
-                };
-                let output = output.unwrap_or_default();
-                let work = member
-                    .group
-                    .all_gather_into_tensor(&output, &input, *async_op)?;
-                self.finish(index, *async_op, work)
-            }
+                ..
+            } => self.all_gather_into_tensor(group, *output, *input, is_async),
             Call::Gather {
                 group,
                 input,
                 outputs,
                 root,
-                async_op,
-            } => {
-                let outputs = outputs.as_deref().unwrap_or_default();
-                self.same_dtype([input].into_iter().chain(outputs))?;
-                let place = self.place(group)?;
-                let Some(member) = &place else {
-                    return self.finish(index, *async_op, None);
-                };
-                let root = member.group_rank(*root)?;
-                let to = self.pick(outputs)?;
-                let to = lists(member, root, &to, "gather_list", "destination")?;
-                let input = self.tensor(*input)?;
-                let work = member.group.gather(input, to, root, *async_op)?;
-                self.finish(index, *async_op, work)
-            }
+                ..
+            } => self.gather(group, *input, outputs.as_deref(), *root, is_async),
             Call::Scatter {
                 group,
                 output,
                 inputs,
                 root,
-                async_op,
-            } => {
-                let inputs = inputs.as_deref().unwrap_or_default();
-                self.same_dtype([output].into_iter().chain(inputs))?;
-                let place = self.place(group)?;
-                let root = group_rank(&place, *root)?;
-                let Some(member) = place else {
-                    return self.finish(index, *async_op, None);
-                };
-                let from = self.reals(inputs)?;
-                let from = lists(&member, root, &from, "scatter_list", "source")?;
-                let output = self.real(*output)?;
-                let work = member.group.scatter(&output, from, root, *async_op)?;
-                self.finish(index, *async_op, work)
-            }
+                ..
+            } => self.scatter(group, *output, inputs.as_deref(), *root, is_async),
             Call::ReduceScatter {
                 group,
                 output,
                 inputs,
                 op,
-                async_op,
-            } => {
-                self.same_dtype([output].into_iter().chain(inputs))?;
-                let Some(member) = self.place(group)? else {
-                    return self.finish(index, *async_op, None);
-                };
-                let from = self.pick(inputs)?;
-                let op = self.reduce_op(*op);
-                let output = self.tensor(*output)?;
-                let work = member.group.reduce_scatter(output, &from, &op, *async_op)?;
-                self.finish(index, *async_op, work)
-            }
+                ..
+            } => self.reduce_scatter(group, *output, inputs, *op, is_async),
             Call::ReduceScatterTensor {
                 group,
                 output,
                 input,
                 op,
-                async_op,
-            } => {
-                let Some(member) = self.place(group)? else {
-                    return self.finish(index, *async_op, None);
-                };
-                let recorded = GatheredCall {
-                    what: GatheredOp::ReduceScatterTensor,
-                    input: self.tensor(*input)?.shallow_clone(),
-                    output: Some(self.tensor(*output)?.shallow_clone()),
-                    op: Some(*op),
-                };
-                let Some(GatheredCall { input, output, .. }) = member.gather_up(recorded) else {
-                    return Ok(());
-                };
-                let op = self.reduce_op(*op);
-                let output = output.unwrap_or_default();
-                let work = member
-                    .group
-                    .reduce_scatter_tensor(&output, &input, &op, *async_op)?;
-                self.finish(index, *async_op, work)
-            }
+                ..
+            } => self.reduce_scatter_tensor(group, *output, *input, *op, is_async),
             Call::AllToAll {
                 group,
                 outputs,
                 inputs,
-                async_op,
-            } => {
-                let Some(member) = self.place(group)? else {
-                    return self.finish(index, *async_op, None);
-                };
-                self.same_dtype(outputs.iter().chain(inputs))?;
-                let (to, from) = (self.reals(outputs)?, self.reals(inputs)?);
-                let work = member.group.all_to_all(&to, &from, *async_op)?;
-                self.finish(index, *async_op, work)
-            }
+                ..
+            } => self.all_to_all(group, outputs, inputs, is_async),
             Call::AllToAllSingle {
                 group,
                 output,
                 input,
                 output_splits,
                 input_splits,
-                async_op,
+                ..
             } => {
-                let Some(member) = self.place(group)? else {
-                    return self.finish(index, *async_op, None);
-                };
-                self.same_dtype([output, input])?;
-                let splits = |given: &Option<Vec<u64>>| -> Vec<i64> {
-                    let given = given.as_deref().unwrap_or_default();
-                    given.iter().map(|length| *length as i64).collect()
-                };
-                let work = member.group.all_to_all_single(
-                    &self.real(*output)?,
-                    &self.real(*input)?,
-                    &splits(output_splits),
-                    &splits(input_splits),
-                    *async_op,
-                )?;
-                self.finish(index, *async_op, work)
+                let splits = [output_splits.as_deref(), input_splits.as_deref()];
+                self.all_to_all_single(group, *output, *input, splits, is_async)
             }
-            Call::Barrier { group, async_op } => {
-                let Some(member) = self.place(group)? else {
-                    return self.finish(index, *async_op, None);
-                };
-                let work = member.group.barrier(member.barrier_device(), *async_op)?;
-                self.finish(index, *async_op, work)
-            }
-            Call::MonitoredBarrier { group } => {
-                let Some(member) = self.place(group)? else {
-                    return Ok(());
-                };
-                if member.backend != "gloo" {
-                    return Err(Error::new(
-                        Kind::Value,
-                        "monitored_barrier is only implemented for GLOO backend.",
-                    ));
-                }
-                member.group.monitored_barrier(DEFAULT_TIMEOUT)
-            }
+            Call::Barrier { group, .. } => self.barrier(group, is_async),
+            Call::MonitoredBarrier { group } => self.monitored_barrier(group),
             _ => Err(Error::new(
                 Kind::NotImplemented,
                 format!("`{}` is no collective", call.name()),
@@ -304,14 +136,316 @@ impl Library {
         }
     }
 
+    fn all_reduce(
+        &self,
+        group: &str,
+        tensor: usize,
+        op: ReduceOp,
+        is_async: bool,
+    ) -> Result<Issued> {
+        let Some(member) = self.place(group)? else {
+            return Ok(NOT_A_MEMBER);
+        };
+        self.complex_allowed("all_reduce", op, &[tensor])?;
+        let recorded = GatheredCall {
+            what: GatheredOp::AllReduce,
+            input: self.real(tensor)?,
+            output: None,
+            op: Some(op),
+        };
+        let Some(recorded) = member.gather_up(recorded) else {
+            return Ok(Issued::Gathered);
+        };
+        let op = self.reduce_op(op);
+        let work = member.group.all_reduce(&[recorded.input], &op, is_async)?;
+        Ok(Issued::Call(work))
+    }
+
+    fn all_reduce_coalesced(
+        &self,
+        group: &str,
+        tensors: &[usize],
+        op: ReduceOp,
+        is_async: bool,
+    ) -> Result<Issued> {
+        self.same_dtype(tensors)?;
+        let Some(member) = self.place(group)? else {
+            return Ok(NOT_A_MEMBER);
+        };
+        self.complex_allowed("all_reduce", op, tensors)?;
+        let all = self.reals(tensors)?;
+        let op = self.reduce_op(op);
+        let work = member.group.all_reduce_coalesced(&all, &op, is_async)?;
+        Ok(Issued::Call(work))
+    }
+
+    fn broadcast(
+        &self,
+        group: &str,
+        tensor: usize,
+        root: RankRef,
+        is_async: bool,
+    ) -> Result<Issued> {
+        let place = self.place(group)?;
+        let root = group_rank(&place, root)?;
+        let Some(member) = place else {
+            return Ok(NOT_A_MEMBER);
+        };
+        let work = member
+            .group
+            .broadcast(&self.real(tensor)?, root, is_async)?;
+        Ok(Issued::Call(work))
+    }
+
+    fn reduce(
+        &self,
+        group: &str,
+        tensor: usize,
+        op: ReduceOp,
+        root: RankRef,
+        is_async: bool,
+    ) -> Result<Issued> {
+        let place = self.place(group)?;
+        let root = group_rank(&place, root)?;
+        let Some(member) = place else {
+            return Ok(NOT_A_MEMBER);
+        };
+        let op = self.reduce_op(op);
+        let tensor = self.tensor(tensor)?;
+        let work = member.group.reduce(tensor, &op, root, is_async)?;
+        Ok(Issued::Call(work))
+    }
+
+    fn all_gather(
+        &self,
+        group: &str,
+        outputs: &[usize],
+        input: usize,
+        is_async: bool,
+    ) -> Result<Issued> {
+        self.same_dtype(outputs.iter().chain([&input]))?;
+        let Some(member) = self.place(group)? else {
+            return Ok(NOT_A_MEMBER);
+        };
+        let (to, from) = (self.reals(outputs)?, self.real(input)?);
+        let work = member.group.all_gather(&to, &from, is_async)?;
+        Ok(Issued::Call(work))
+    }
+
+    fn all_gather_coalesced(
+        &self,
+        group: &str,
+        outputs: &[Vec<usize>],
+        inputs: &[usize],
+        is_async: bool,
+    ) -> Result<Issued> {
+        let Some(member) = self.place(group)? else {
+            return Ok(NOT_A_MEMBER);
+        };
+        self.same_dtype(inputs)?;
+        for row in outputs {
+            self.same_dtype(row)?;
+        }
+        let to = outputs
+            .iter()
+            .map(|row| self.reals(row))
+            .collect::<Result<Vec<_>>>()?;
+        let from = self.reals(inputs)?;
+        let work = member.group.all_gather_coalesced(&to, &from, is_async)?;
+        Ok(Issued::Call(work))
+    }
+
+    fn all_gather_into_tensor(
+        &self,
+        group: &str,
+        output: usize,
+        input: usize,
+        is_async: bool,
+    ) -> Result<Issued> {
+        let Some(member) = self.place(group)? else {
+            return Ok(NOT_A_MEMBER);
+        };
+        let recorded = GatheredCall {
+            what: GatheredOp::AllGatherIntoTensor,
+            input: self.real(input)?,
+            output: Some(self.real(output)?),
+            op: None,
+        };
+        let Some(GatheredCall { input, output, .. }) = member.gather_up(recorded) else {
+            return Ok(Issued::Gathered);
+        };
+        let output = output.unwrap_or_default();
+        let work = member
+            .group
+            .all_gather_into_tensor(&output, &input, is_async)?;
+        Ok(Issued::Call(work))
+    }
+
+    fn gather(
+        &self,
+        group: &str,
+        input: usize,
+        outputs: Option<&[usize]>,
+        root: RankRef,
+        is_async: bool,
+    ) -> Result<Issued> {
+        let outputs = outputs.unwrap_or_default();
+        self.same_dtype([&input].into_iter().chain(outputs))?;
+        let place = self.place(group)?;
+        let Some(member) = &place else {
+            return Ok(NOT_A_MEMBER);
+        };
+        let root = member.group_rank(root)?;
+        let to = self.pick(outputs)?;
+        let to = lists(member, root, &to, "gather_list", "destination")?;
+        let input = self.tensor(input)?;
+        let work = member.group.gather(input, to, root, is_async)?;
+        Ok(Issued::Call(work))
+    }
+
+    fn scatter(
+        &self,
+        group: &str,
+        output: usize,
+        inputs: Option<&[usize]>,
+        root: RankRef,
+        is_async: bool,
+    ) -> Result<Issued> {
+        let inputs = inputs.unwrap_or_default();
+        self.same_dtype([&output].into_iter().chain(inputs))?;
+        let place = self.place(group)?;
+        let root = group_rank(&place, root)?;
+        let Some(member) = place else {
+            return Ok(NOT_A_MEMBER);
+        };
+        let from = self.reals(inputs)?;
+        let from = lists(&member, root, &from, "scatter_list", "source")?;
+        let output = self.real(output)?;
+        let work = member.group.scatter(&output, from, root, is_async)?;
+        Ok(Issued::Call(work))
+    }
+
+    fn reduce_scatter(
+        &self,
+        group: &str,
+        output: usize,
+        inputs: &[usize],
+        op: ReduceOp,
+        is_async: bool,
+    ) -> Result<Issued> {
+        self.same_dtype([&output].into_iter().chain(inputs))?;
+        let Some(member) = self.place(group)? else {
+            return Ok(NOT_A_MEMBER);
+        };
+        let from = self.pick(inputs)?;
+        let op = self.reduce_op(op);
+        let output = self.tensor(output)?;
+        let work = member.group.reduce_scatter(output, &from, &op, is_async)?;
+        Ok(Issued::Call(work))
+    }
+
+    fn reduce_scatter_tensor(
+        &self,
+        group: &str,
+        output: usize,
+        input: usize,
+        op: ReduceOp,
+        is_async: bool,
+    ) -> Result<Issued> {
+        let Some(member) = self.place(group)? else {
+            return Ok(NOT_A_MEMBER);
+        };
+        let recorded = GatheredCall {
+            what: GatheredOp::ReduceScatterTensor,
+            input: self.tensor(input)?.shallow_clone(),
+            output: Some(self.tensor(output)?.shallow_clone()),
+            op: Some(op),
+        };
+        let Some(GatheredCall { input, output, .. }) = member.gather_up(recorded) else {
+            return Ok(Issued::Gathered);
+        };
+        let op = self.reduce_op(op);
+        let output = output.unwrap_or_default();
+        let work = member
+            .group
+            .reduce_scatter_tensor(&output, &input, &op, is_async)?;
+        Ok(Issued::Call(work))
+    }
+
+    fn all_to_all(
+        &self,
+        group: &str,
+        outputs: &[usize],
+        inputs: &[usize],
+        is_async: bool,
+    ) -> Result<Issued> {
+        let Some(member) = self.place(group)? else {
+            return Ok(NOT_A_MEMBER);
+        };
+        self.same_dtype(outputs.iter().chain(inputs))?;
+        let (to, from) = (self.reals(outputs)?, self.reals(inputs)?);
+        let work = member.group.all_to_all(&to, &from, is_async)?;
+        Ok(Issued::Call(work))
+    }
+
+    /// `splits` are those of the output and of the input; none for even ones.
+    fn all_to_all_single(
+        &self,
+        group: &str,
+        output: usize,
+        input: usize,
+        splits: [Option<&[u64]>; 2],
+        is_async: bool,
+    ) -> Result<Issued> {
+        let Some(member) = self.place(group)? else {
+            return Ok(NOT_A_MEMBER);
+        };
+        self.same_dtype(&[output, input])?;
+        let [output_splits, input_splits] = splits.map(|given| -> Vec<i64> {
+            let given = given.unwrap_or_default();
+            given.iter().map(|length| *length as i64).collect()
+        });
+        let work = member.group.all_to_all_single(
+            &self.real(output)?,
+            &self.real(input)?,
+            &output_splits,
+            &input_splits,
+            is_async,
+        )?;
+        Ok(Issued::Call(work))
+    }
+
+    fn barrier(&self, group: &str, is_async: bool) -> Result<Issued> {
+        let Some(member) = self.place(group)? else {
+            return Ok(NOT_A_MEMBER);
+        };
+        let work = member.group.barrier(member.barrier_device(), is_async)?;
+        Ok(Issued::Call(work))
+    }
+
+    fn monitored_barrier(&self, group: &str) -> Result<Issued> {
+        let Some(member) = self.place(group)? else {
+            return Ok(NOT_A_MEMBER);
+        };
+        if member.backend != "gloo" {
+            return Err(Error::new(
+                Kind::Value,
+                "monitored_barrier is only implemented for GLOO backend.",
+            ));
+        }
+        member.group.monitored_barrier(DEFAULT_TIMEOUT)?;
+        Ok(Issued::Call(None))
+    }
+
+    /// All-reduces a sparse tensor of these values and indices, and writes the dense result to `output`.
     fn all_reduce_sparse(
-        &mut self,
+        &self,
         group: &str,
         values: usize,
         indices: &[u64],
         output: usize,
-        op: dtype::ReduceOp,
-    ) -> Result<()> {
+        op: ReduceOp,
+    ) -> Result<Issued> {
         let (values, mut output) = (
             self.tensor(values)?.shallow_clone(),
             self.tensor(output)?.shallow_clone(),
@@ -335,7 +469,8 @@ impl Library {
                 work.wait(None)?;
             }
         }
-        Ok(output.f_copy_(&sparse.f_to_dense(None, false)?)?)
+        output.f_copy_(&sparse.f_to_dense(None, false)?)?;
+        Ok(Issued::Call(None))
     }
 }
 

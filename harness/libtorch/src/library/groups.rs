@@ -146,7 +146,7 @@ impl Groups {
         };
         let name = self.number();
         let store = Arc::new(rendezvous(how, rank, size)?);
-        let made = make(&Making {
+        let made = make(&MakeArguments {
             name: &name,
             description: "default_pg",
             backend: how.backend,
@@ -213,7 +213,7 @@ impl Groups {
             return Ok(self.keep(how.name, None));
         };
         let global_ranks: Vec<u64> = ranks.iter().map(|rank| u64::from(*rank)).collect();
-        let made = make(&Making {
+        let made = make(&MakeArguments {
             name: &name,
             description: "undefined",
             backend: how.backend.unwrap_or(&world.backend),
@@ -450,7 +450,7 @@ fn meet(store: &Store, name: &str, size: u32, timeout: Duration) -> Result<()> {
 }
 
 /// The arguments of [`make`].
-struct Making<'a> {
+struct MakeArguments<'a> {
     name: &'a str,
     description: &'a str,
     backend: &'a str,
@@ -464,7 +464,7 @@ struct Making<'a> {
 }
 
 /// Makes a group with its backends, as `_new_process_group_helper` does.
-fn make(how: &Making<'_>) -> Result<Arc<Member>> {
+fn make(how: &MakeArguments<'_>) -> Result<Arc<Member>> {
     let backend = how.backend.to_lowercase();
     let served = backends(&backend)?;
     let prefixed = how.store.prefix(&format!("{}/", how.name))?;

@@ -169,7 +169,7 @@ impl Library {
         self.dtypes.clear();
     }
 
-    /// The device on which tensors are made.
+    /// Returns the device on which tensors are made.
     #[must_use]
     pub fn device(&self) -> Device {
         self.device
@@ -179,7 +179,7 @@ impl Library {
     ///
     /// # Errors
     /// What went wrong on the device.
-    pub fn settle(&self) -> Result<()> {
+    pub fn wait_for_device(&self) -> Result<()> {
         self.synchronize
             .as_deref()
             .map_or(Ok(()), crate::c10d::synchronize)
@@ -301,7 +301,7 @@ impl Library {
         Ok(())
     }
 
-    /// An operator as c10d takes it.
+    /// Returns an operator as c10d takes it.
     fn reduce_op(&self, op: dtype::ReduceOp) -> ReduceOp<'_> {
         let (factor, tensor) = match self.factor {
             Factor::Number(factor) => (factor, None),
@@ -344,7 +344,7 @@ impl Library {
         Ok(())
     }
 
-    /// The group of a call.
+    /// Returns the group of a call.
     fn place(&self, group: &str) -> Result<Membership> {
         self.groups.find(group)
     }
@@ -359,7 +359,7 @@ impl Library {
         }
     }
 
-    /// A thread's own library: groups are shared, works are not.
+    /// Returns the library of a thread of a script: it shares the groups with the rank, and has works of its own.
     fn on_thread(seed: Seed) -> Self {
         Self {
             groups: seed.groups,

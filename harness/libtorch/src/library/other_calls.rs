@@ -222,7 +222,7 @@ impl Library {
                         let mut own = Self::on_thread(seed);
                         let mut results: Vec<CallResult> = Vec::new();
                         for (index, call) in calls.iter().enumerate() {
-                            results.push(own.try_call(&mut Alone, call, index));
+                            results.push(own.try_call(&mut ThreadRank, call, index));
                             if results[index].status == CallStatus::Error {
                                 break;
                             }
@@ -242,9 +242,9 @@ impl Library {
 }
 
 /// The rank as a thread of a script sees it: every request fails.
-struct Alone;
+struct ThreadRank;
 
-impl Rank for Alone {
+impl Rank for ThreadRank {
     fn wait_for_go(&mut self) -> Result<()> {
         Err(Error::new(
             Kind::Runtime,

@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use super::{Draw, Turn};
+use super::{CommonDraw, Draw};
 use crate::hash::below;
 use crate::number::Integer;
 use allranks_model::dtype::ReduceOp;
@@ -40,7 +40,7 @@ impl<I: Integer> Whole<I> {
 impl<I: Integer> Draw for Whole<I> {
     type Element = I;
 
-    fn input(&self, own: u64, turn: impl Fn() -> Turn) -> I {
+    fn input(&self, own: u64, turn: impl Fn() -> CommonDraw) -> I {
         match self.reduce {
             // Odd: even factors would soon leave nothing but zero.
             ReduceOp::Product => I::from_word(own >> (64 - 8 * I::SIZE) | 1),

@@ -36,12 +36,12 @@ trait Draw {
     /// Of this type.
     type Element: Number;
 
-    /// The element for a rank's own word. An input that does not call `turn` costs nothing for it.
-    fn input(&self, own: u64, turn: impl Fn() -> Turn) -> Self::Element;
+    /// Returns the element for a rank's own word. An input that does not call `turn` costs nothing for it.
+    fn input(&self, own: u64, turn: impl Fn() -> CommonDraw) -> Self::Element;
 }
 
 /// The part of the input that all ranks share at one index.
-struct Turn {
+struct CommonDraw {
     /// The same on every rank.
     word: u64,
     /// This rank's place in the turn: the ranks of a group have `0..ranks` between them, and in every run of that many
@@ -88,7 +88,7 @@ pub(super) struct Purpose {
 }
 
 impl Purpose {
-    /// The largest factor that a contribution is multiplied by.
+    /// Returns the largest factor that a contribution is multiplied by.
     fn largest_factor(&self) -> u64 {
         match self.reduce {
             Some(ReduceOp::PremulSum) => self.factor.largest(),
@@ -165,7 +165,7 @@ impl Target<'_> {
         let own = key.stream(Stream::Block, rank, slot);
         let shared = key.stream(Stream::Shared, 0, slot);
         let element = |index: u64| {
-            input.input(own.word(index), || Turn {
+            input.input(own.word(index), || CommonDraw {
                 word: shared.word(index),
                 place: (shared.word(!(index / ranks)) % ranks + index + u64::from(position))
                     % ranks,

@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use super::{Draw, Turn};
+use super::{CommonDraw, Draw};
 use crate::hash::{below, mix};
 use crate::number::{Bits, Bool, Complex, Integer, Number, Real, Ring};
 
@@ -34,7 +34,7 @@ impl<T: Ring> Draw for Factor<T> {
     type Element = T;
 
     #[inline]
-    fn input(&self, own: u64, turn: impl Fn() -> Turn) -> T {
+    fn input(&self, own: u64, turn: impl Fn() -> CommonDraw) -> T {
         let factor = match self.tables.get(turn().place as usize) {
             Some(table) => table[(own >> 62) as usize],
             None => 1,
@@ -57,7 +57,7 @@ impl<R: Real> Draw for GaussianFactor<R> {
     type Element = Complex<R>;
 
     #[inline]
-    fn input(&self, own: u64, turn: impl Fn() -> Turn) -> Complex<R> {
+    fn input(&self, own: u64, turn: impl Fn() -> CommonDraw) -> Complex<R> {
         const TABLES: [[(i64, i64); 2]; 3] = [[(3, 2), (1, 4)], [(2, 1), (1, 2)], [(1, 1), (2, 1)]];
         let (re, im) = match TABLES.get(turn().place as usize) {
             Some(table) => table[(own >> 63) as usize],
@@ -97,7 +97,7 @@ impl<R: Real> Draw for Finite<R> {
     type Element = R;
 
     #[inline]
-    fn input(&self, own: u64, turn: impl Fn() -> Turn) -> R {
+    fn input(&self, own: u64, turn: impl Fn() -> CommonDraw) -> R {
         let (lowest, highest) = R::EXPONENTS;
         let mut exponent = below(own, (highest - lowest) as u64 + 1) as i64 + i64::from(lowest);
         let mut negative = own & 1 == 1;
@@ -133,7 +133,7 @@ impl<I: Integer> Draw for Extreme<I> {
     type Element = I;
 
     #[inline]
-    fn input(&self, own: u64, turn: impl Fn() -> Turn) -> I {
+    fn input(&self, own: u64, turn: impl Fn() -> CommonDraw) -> I {
         if turn().place != 0 {
             return I::from_word(own);
         }
@@ -155,8 +155,8 @@ impl Draw for OneDecides {
     type Element = Bool;
 
     #[inline]
-    fn input(&self, _: u64, turn: impl Fn() -> Turn) -> Bool {
-        let Turn { word, place, .. } = turn();
+    fn input(&self, _: u64, turn: impl Fn() -> CommonDraw) -> Bool {
+        let CommonDraw { word, place, .. } = turn();
         let holders = match word >> 60 {
             0 => 0,
             1 => 2,
@@ -179,7 +179,7 @@ impl<B: Bits> Draw for AnyBits<B> {
     type Element = B;
 
     #[inline]
-    fn input(&self, own: u64, _: impl Fn() -> Turn) -> B {
+    fn input(&self, own: u64, _: impl Fn() -> CommonDraw) -> B {
         B::from_word(own)
     }
 }
@@ -215,7 +215,7 @@ impl<B: Bits> Draw for SkewedBits<B> {
     type Element = B;
 
     #[inline]
-    fn input(&self, own: u64, _: impl Fn() -> Turn) -> B {
+    fn input(&self, own: u64, _: impl Fn() -> CommonDraw) -> B {
         let (mut rare, mut word) = (own, own);
         for _ in 1..self.thinning {
             word = mix(word.wrapping_add(0x9e37_79b9_7f4a_7c15));
@@ -239,7 +239,7 @@ impl<B: Bits, const E: u32, const M: u32> Draw for Pattern<B, E, M> {
     type Element = B;
 
     #[inline]
-    fn input(&self, own: u64, _: impl Fn() -> Turn) -> B {
+    fn input(&self, own: u64, _: impl Fn() -> CommonDraw) -> B {
         let exponent = ((1_u64 << E) - 1) << M;
         B::from_word(match own >> 60 {
             0 => own | exponent,
@@ -262,7 +262,7 @@ impl<B, const E: u32, const M: u32> Default for FragileBits<B, E, M> {
 impl<B: Bits, const E: u32, const M: u32> Draw for FragileBits<B, E, M> {
     type Element = B;
 
-    fn input(&self, own: u64, _: impl Fn() -> Turn) -> B {
+    fn input(&self, own: u64, _: impl Fn() -> CommonDraw) -> B {
         let exponent = ((1_u64 << E) - 1) << M;
         let quiet = 1_u64 << (M - 1);
         let sign = 1_u64 << (E + M);
@@ -302,7 +302,7 @@ impl<D: Draw> Draw for Pair<D> {
     type Element = Both<D::Element>;
 
     #[inline]
-    fn input(&self, own: u64, turn: impl Fn() -> Turn) -> Self::Element {
+    fn input(&self, own: u64, turn: impl Fn() -> CommonDraw) -> Self::Element {
         Both(self.0.input(own, &turn), self.0.input(mix(own), &turn))
     }
 }

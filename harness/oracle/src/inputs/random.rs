@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use super::{Draw, Turn};
+use super::{CommonDraw, Draw};
 use crate::hash::mix;
 use crate::number::Real;
 
@@ -32,8 +32,8 @@ impl<R: Real> Cancelling<R> {
 impl<R: Real> Draw for Cancelling<R> {
     type Element = R;
 
-    fn input(&self, own: u64, turn: impl Fn() -> Turn) -> R {
-        let Turn { word, place, .. } = turn();
+    fn input(&self, own: u64, turn: impl Fn() -> CommonDraw) -> R {
+        let CommonDraw { word, place, .. } = turn();
         if place >= self.carriers {
             return R::scaled(0);
         }
@@ -72,7 +72,7 @@ impl<R: Real> NearOne<R> {
 impl<R: Real> Draw for NearOne<R> {
     type Element = R;
 
-    fn input(&self, own: u64, turn: impl Fn() -> Turn) -> R {
+    fn input(&self, own: u64, turn: impl Fn() -> CommonDraw) -> R {
         let place = turn().place;
         let magnitude = match place {
             far if far >= self.carriers => 1.0,
@@ -84,7 +84,7 @@ impl<R: Real> Draw for NearOne<R> {
     }
 }
 
-/// A real in `0..1`.
+/// Returns a real in `0..1`.
 fn unit(word: u64) -> f64 {
     (word >> 11) as f64 * f64::powi(2.0, -53)
 }

@@ -4,7 +4,7 @@
 //! indices as there are ranks every rank has held every kind. What IEEE 754 leaves open (overflow within an average,
 //! order-dependent overflow) does not occur.
 
-use super::{Draw, Turn};
+use super::{CommonDraw, Draw};
 use crate::number::Real;
 use allranks_model::dtype::ReduceOp;
 
@@ -28,8 +28,8 @@ enum Share {
 impl<R: Real, D: Draw<Element = R>> Draw for Special<D> {
     type Element = R;
 
-    fn input(&self, own: u64, turn: impl Fn() -> Turn) -> R {
-        let Turn {
+    fn input(&self, own: u64, turn: impl Fn() -> CommonDraw) -> R {
+        let CommonDraw {
             index, position, ..
         } = turn();
         let place = (position + index / KINDS) % self.ranks;
@@ -104,18 +104,18 @@ fn compared<R: Real>(reduce: ReduceOp, kind: u64, place: u64, own: u64) -> Share
     }
 }
 
-/// A quiet NaN of either sign.
+/// Returns a quiet NaN of either sign.
 fn nan(own: u64) -> f64 {
     f64::NAN.copysign(if own & 1 == 1 { -1.0 } else { 1.0 })
 }
 
-/// The largest finite value.
+/// Returns the largest finite value.
 fn largest<R: Real>() -> f64 {
     let significand = 2.0 - f64::powi(2.0, 1 - R::PRECISION as i32);
     significand * f64::powi(2.0, R::EXPONENTS.1)
 }
 
-/// The smallest value above zero.
+/// Returns the smallest value above zero.
 fn denormal<R: Real>() -> f64 {
     // In two steps: 2^-1074 is the reciprocal of an infinity.
     f64::powi(2.0, R::EXPONENTS.0) * f64::powi(2.0, 1 - R::PRECISION as i32)

@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use super::{Draw, Turn};
+use super::{CommonDraw, Draw};
 use crate::hash::{below, mix, narrow};
 use crate::number::{Complex, Integer, Real};
 
@@ -34,7 +34,7 @@ impl<R: Real> Draw for Summand<R> {
     type Element = R;
 
     #[inline]
-    fn input(&self, own: u64, turn: impl Fn() -> Turn) -> R {
+    fn input(&self, own: u64, turn: impl Fn() -> CommonDraw) -> R {
         let bound = 2 * self.largest as u64 + 1;
         let value = if R::PRECISION <= 24 {
             narrow(own, bound)
@@ -71,7 +71,7 @@ impl<I: Integer> Draw for Small<I> {
     type Element = I;
 
     #[inline]
-    fn input(&self, own: u64, _: impl Fn() -> Turn) -> I {
+    fn input(&self, own: u64, _: impl Fn() -> CommonDraw) -> I {
         let bound = if own & 3 == 0 { self.large } else { self.small };
         // `below` hardly looks at the low bits, so one word makes both choices.
         if I::SIGNED {
@@ -114,13 +114,13 @@ impl<I: Integer> Draw for Share<I> {
     type Element = I;
 
     #[inline]
-    fn input(&self, own: u64, turn: impl Fn() -> Turn) -> I {
+    fn input(&self, own: u64, turn: impl Fn() -> CommonDraw) -> I {
         (self.make)(self.value(own, &turn()))
     }
 }
 
 impl<I> Share<I> {
-    fn value(&self, own: u64, turn: &Turn) -> i64 {
+    fn value(&self, own: u64, turn: &CommonDraw) -> i64 {
         if turn.place >= self.carriers {
             return 0;
         }
@@ -174,7 +174,7 @@ impl<R: Real> Draw for RealShare<R> {
     type Element = R;
 
     #[inline]
-    fn input(&self, own: u64, turn: impl Fn() -> Turn) -> R {
+    fn input(&self, own: u64, turn: impl Fn() -> CommonDraw) -> R {
         let turn = turn();
         let value = self.share.value(own, &turn);
         if self.share.carriers == 1 && turn.place == 0 && value == 0 {
@@ -192,7 +192,7 @@ impl<R: Real, D: Draw<Element = R>> Draw for Parts<D> {
     type Element = Complex<R>;
 
     #[inline]
-    fn input(&self, own: u64, turn: impl Fn() -> Turn) -> Complex<R> {
+    fn input(&self, own: u64, turn: impl Fn() -> CommonDraw) -> Complex<R> {
         Complex {
             re: self.0.input(own, &turn),
             im: self.0.input(mix(own), &turn),

@@ -139,7 +139,7 @@ pub(super) fn reduce(builder: &mut PlanBuilder<'_>) {
     });
 }
 
-/// An input, and an output for each rank; in place, the input is this rank's output.
+/// Returns an input, and an output for each rank; in place, the input is this rank's output.
 fn gathered(builder: &mut PlanBuilder<'_>, item: u32) -> (usize, Vec<usize>) {
     let form = builder.form(item);
     let mut input = None;
@@ -259,7 +259,7 @@ pub(super) fn gather(builder: &mut PlanBuilder<'_>) {
     });
 }
 
-/// An input for each rank; in place, a view of this rank's own one is the output, and `after` is what it must hold.
+/// Returns an input for each rank; in place, a view of this rank's own one is the output, and `after` is what it must hold.
 fn shares(builder: &mut PlanBuilder<'_>, after: Origin) -> (Vec<usize>, Option<usize>) {
     let mut output = None;
     let mut inputs = Vec::new();
@@ -281,7 +281,7 @@ fn shares(builder: &mut PlanBuilder<'_>, after: Origin) -> (Vec<usize>, Option<u
     (inputs, output)
 }
 
-/// The tensor that this rank's share comes to.
+/// Returns the tensor that this rank's share comes to.
 fn received(builder: &mut PlanBuilder<'_>, after: Origin) -> usize {
     let piece = (builder.share(0, builder.position), Fill::Sentinel, after);
     builder.sized(Role::Output, None, 0, piece)

@@ -105,7 +105,7 @@ fn rows(builder: &PlanBuilder<'_>) -> u64 {
         .div_ceil(BLOCK as u64 * u64::from(BLOCKS))
 }
 
-/// A tensor of that many tiles, of the rank's own data or of what no result can be.
+/// Returns a tensor of that many tiles, of the rank's own data or of what no result can be.
 fn grown(builder: &mut PlanBuilder<'_>, own: Option<u32>, times: u64) -> usize {
     let form = builder.joined();
     let fill = |slot| own.map_or(Fill::Sentinel, |first| Fill::Own(first + slot));

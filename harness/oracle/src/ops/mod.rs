@@ -150,12 +150,12 @@ fn barrier(builder: &mut PlanBuilder<'_>) {
 }
 
 impl PlanBuilder<'_> {
-    /// The group's name, for calls.
+    /// Returns the group's name, for calls.
     fn group(&self) -> String {
         self.check.group.name.clone()
     }
 
-    /// The root's position in the group.
+    /// Returns the root's position in the group.
     fn root(&self) -> u32 {
         self.check.root.map_or(0, |root| root.group_rank)
     }
@@ -164,13 +164,13 @@ impl PlanBuilder<'_> {
         self.position == self.root()
     }
 
-    /// The root as the check names it.
+    /// Returns the root as the check names it.
     fn root_ref(&self) -> RankRef {
         let by = self.check.root.map_or(RootBy::Global, |root| root.by);
         self.rank_ref(self.root(), by)
     }
 
-    /// A member, named either way.
+    /// Returns a member, named either way.
     fn rank_ref(&self, position: u32, by: RootBy) -> RankRef {
         match by {
             RootBy::Global => RankRef::Global(Rank(self.member(position))),

@@ -9,7 +9,7 @@ use allranks_model::names::Rank;
 use allranks_model::op::Op;
 use allranks_protocol::{Call, Direction, P2pCall};
 
-/// Ordered pairs of positions, in the order in which every rank takes them up.
+/// Returns ordered pairs of positions, in the order in which every rank takes them up.
 fn pairs(pattern: Pairs, ranks: u32) -> Vec<(u32, u32)> {
     match pattern {
         Pairs::Ring => (0..ranks).map(|from| (from, (from + 1) % ranks)).collect(),

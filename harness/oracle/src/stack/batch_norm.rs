@@ -42,7 +42,7 @@ struct Norm {
 }
 
 /// Whose rows count: all ranks' unless something is wrong.
-struct Course {
+struct CountedRows {
     /// In mean and variance.
     statistics: Vec<u32>,
     /// In the sums of backward.
@@ -87,7 +87,7 @@ impl Norm {
         (0..len as u64).map(number).collect()
     }
 
-    /// A number for each channel, the same on all ranks.
+    /// Returns a number for each channel, the same on all ranks.
     fn shared(self, slot: u32) -> Vec<f64> {
         self.drawn(0, slot, CHANNELS)
     }
@@ -120,8 +120,8 @@ impl Norm {
         }
     }
 
-    /// What a rank ends each step with.
-    fn steps(self, rank: u32, course: &Course) -> Vec<StepResult> {
+    /// Returns what a rank ends each step with.
+    fn steps(self, rank: u32, course: &CountedRows) -> Vec<StepResult> {
         let (weight, bias) = (self.shared(WEIGHT), self.shared(BIAS));
         let (mut mean, mut variance) = (self.shared(MEAN), self.running_variance());
         let mut results = Vec::new();
@@ -177,9 +177,9 @@ impl Norm {
         self.shared(VARIANCE).into_iter().map(f64::abs).collect()
     }
 
-    fn right(self) -> Course {
+    fn right(self) -> CountedRows {
         let all: Vec<u32> = self.world.ranks().collect();
-        Course {
+        CountedRows {
             statistics: all.clone(),
             sums: all.clone(),
             counts: all,
@@ -187,8 +187,8 @@ impl Norm {
         }
     }
 
-    /// How known bugs go: some ranks' rows are missing, forward, backward or both.
-    fn wrong(self, rank: u32) -> Vec<(Class, Course)> {
+    /// Returns how known bugs go: some ranks' rows are missing, forward, backward or both.
+    fn wrong(self, rank: u32) -> Vec<(Class, CountedRows)> {
         let without = |which: u32| -> Vec<u32> {
             let others = self.world.ranks().filter(|other| *other != which);
             others.collect()
@@ -219,7 +219,7 @@ impl Norm {
                 courses.push((class, course));
             }
         }
-        let stale = Course {
+        let stale = CountedRows {
             is_stale: true,
             ..self.right()
         };
@@ -290,7 +290,7 @@ impl Norm {
     }
 }
 
-/// The sum of each channel's numbers, divided by a number.
+/// Returns the sum of each channel's numbers, divided by a number.
 fn by_channel(numbers: impl IntoIterator<Item = f64>, divisor: f64) -> Vec<f64> {
     let mut sums = [0.0; CHANNELS];
     for (index, number) in numbers.into_iter().enumerate() {

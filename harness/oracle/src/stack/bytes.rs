@@ -36,7 +36,7 @@ impl Placed {
         wanted == got || (number(dtype, wanted) - number(dtype, got)).abs() <= self.entry.within
     }
 
-    /// The view of its elements.
+    /// Returns the view of its elements.
     pub(super) fn tensor(&self, storage: usize, dtype: DType) -> Tensor {
         let shape = self.entry.shape.clone();
         let strides = (0..shape.len())
@@ -111,7 +111,7 @@ pub(super) fn encoded(dtype: DType, numbers: &[f64]) -> Vec<u8> {
     }
 }
 
-/// The number that an element is.
+/// Returns the number that an element is.
 fn number(dtype: DType, bytes: &[u8]) -> f64 {
     match dtype {
         DType::Float64 => f64::load(bytes).to_f64(),

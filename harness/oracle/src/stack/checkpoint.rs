@@ -24,7 +24,7 @@ const PLAIN_SLOT: u32 = 3;
 /// How long the late rank sleeps before it saves and before it loads, milliseconds.
 const LATE_MS: u64 = 100;
 
-/// What every rank is given and must give back.
+/// Returns what every rank is given and must give back.
 pub(super) fn ranks(point: Checkpoint, world: World) -> Vec<RankData> {
     world
         .ranks()

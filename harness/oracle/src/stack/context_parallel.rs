@@ -65,7 +65,7 @@ struct Results {
     value_of_queries: Vec<Vec<f64>>,
 }
 
-/// Where a feature of a head at a place of a rank's part is.
+/// Returns where a feature of a head at a place of a rank's part is.
 fn at(head: usize, place: usize, feature: usize) -> usize {
     (head * LENGTH + place) * FEATURES + feature
 }
@@ -93,7 +93,7 @@ impl Attention {
         (0..HEADS * LENGTH * FEATURES).map(number).collect()
     }
 
-    /// The position in the sequence of a place of a rank's part.
+    /// Returns the position in the sequence of a place of a rank's part.
     fn position(self, rank: u32, place: usize) -> usize {
         let (rank, size, half) = (rank as usize, self.world.size as usize, LENGTH / 2);
         match self.point.balanced {

@@ -93,7 +93,7 @@ pub(super) struct About {
 }
 
 impl About {
-    /// The numbers nearest to these that the element type has.
+    /// Returns the numbers nearest to these that the element type has.
     fn rounded(self, numbers: &[f64]) -> Vec<f64> {
         let rounded = |number: &f64| match self.dtype {
             DType::Float32 => f64::from(*number as f32),
@@ -219,7 +219,7 @@ impl RankData {
     }
 }
 
-/// The sum of blocks, element by element.
+/// Returns the sum of blocks, element by element.
 pub(super) fn sum<'a>(blocks: impl IntoIterator<Item = &'a Vec<f64>>) -> Vec<f64> {
     let mut blocks = blocks.into_iter();
     let mut total = blocks.next().cloned().unwrap_or_default();
@@ -231,7 +231,7 @@ pub(super) fn sum<'a>(blocks: impl IntoIterator<Item = &'a Vec<f64>>) -> Vec<f64
     total
 }
 
-/// Every number times a factor. Zero keeps no sign.
+/// Returns every number times a factor. Zero keeps no sign.
 pub(super) fn times(block: &[f64], factor: f64) -> Vec<f64> {
     block.iter().map(|number| number * factor + 0.0).collect()
 }

@@ -39,7 +39,7 @@ struct Training {
 }
 
 impl Training {
-    /// The type in which numbers must be exact: that of the reduction.
+    /// Returns the type in which numbers must be exact: that of the reduction.
     fn dtype(self) -> DType {
         match self.point.hook {
             Hook::Fp16 => DType::Float16,
@@ -78,7 +78,7 @@ impl Training {
         }
     }
 
-    /// The steps that a rank has inputs for: under join, the first ranks have fewer.
+    /// Returns the steps that a rank has inputs for: under join, the first ranks have fewer.
     fn steps_of(self, rank: u32) -> u32 {
         let behind = self.world.size - 1 - rank;
         match self.point.join {
@@ -87,7 +87,7 @@ impl Training {
         }
     }
 
-    /// The rank whose buffers all have in a step: the first, or under join the last that still has inputs.
+    /// Returns the rank whose buffers all have in a step: the first, or under join the last that still has inputs.
     fn root(self) -> u32 {
         if self.point.join {
             self.world.size - 1
@@ -96,7 +96,7 @@ impl Training {
         }
     }
 
-    /// A rank's own gradient after so many passes of a step.
+    /// Returns a rank's own gradient after so many passes of a step.
     fn local(self, rank: u32, step: u32, passes: u32, parameter: usize) -> Vec<f64> {
         let has_one = self.uses(rank, parameter) && step < self.steps_of(rank);
         let factor = f64::from(u8::from(has_one));
@@ -114,12 +114,12 @@ impl Training {
             .collect()
     }
 
-    /// What the ranks' gradients of a step are reduced to: their average, if a hook makes nothing else of them.
+    /// Returns what the ranks' gradients of a step are reduced to: their average, if a hook makes nothing else of them.
     fn gradient(self, step: u32, parameter: usize) -> Vec<f64> {
         times(&sum(&self.locals(step, parameter)), self.share())
     }
 
-    /// One rank's part of it.
+    /// Returns one rank's part of it.
     fn share(self) -> f64 {
         let factor = match self.point.hook {
             Hook::Negated => -1.0,

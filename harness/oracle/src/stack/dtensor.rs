@@ -59,7 +59,7 @@ impl Redistribution {
             .inputs(self.point.dtype, 2, rank, slot, ROWS * COLUMNS)
     }
 
-    /// The dimensions of the mesh, the first first.
+    /// Returns the dimensions of the mesh, the first first.
     fn mesh(self) -> Vec<Dimension> {
         let Dtensor {
             from, to, outer, ..
@@ -88,7 +88,7 @@ impl Redistribution {
         vec![outer, inner]
     }
 
-    /// A rank's part of the matrix, by the placements that are before or after.
+    /// Returns a rank's part of the matrix, by the placements that are before or after.
     fn region(self, rank: u32, placement: fn(Dimension) -> TensorPlacement) -> Region {
         self.mesh().into_iter().fold(Region::whole(), |region, of| {
             region.part(placement(of), of.size, of.coordinate(rank))
@@ -147,12 +147,12 @@ impl Redistribution {
         }
     }
 
-    /// The ranks that have all summands, each once.
+    /// Returns the ranks that have all summands, each once.
     fn terms(self) -> Vec<u32> {
         self.peers(0, |of| !of.is_partial())
     }
 
-    /// The value of the tensor.
+    /// Returns the value of the tensor.
     fn matrix(self) -> Vec<f64> {
         let terms = self.terms();
         self.reduced(&terms, terms.len())
@@ -202,7 +202,7 @@ impl Redistribution {
             .collect()
     }
 
-    /// The matrices that known bugs leave in the place of the right one, as a rank has them.
+    /// Returns the matrices that known bugs leave in the place of the right one, as a rank has them.
     fn wrong(self, rank: u32) -> Vec<(Class, Vec<f64>)> {
         let matrix = self.matrix();
         if self.point.is_partial() {
@@ -254,7 +254,7 @@ impl Redistribution {
         wrong
     }
 
-    /// The matrix that is gathered on a rank if each rank's part is that of its own summand.
+    /// Returns the matrix that is gathered on a rank if each rank's part is that of its own summand.
     fn gathered_summands(self, rank: u32) -> Vec<f64> {
         let is_sharded = |of: Dimension| of.to != TensorPlacement::Replicate;
         let owners = self.peers(rank, |of| !is_sharded(of));

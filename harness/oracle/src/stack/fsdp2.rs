@@ -86,7 +86,7 @@ struct Rounding {
 }
 
 impl Rounding {
-    /// An element of a parameter after so many steps.
+    /// Returns an element of a parameter after so many steps.
     fn after(self, steps: u32) -> f64 {
         f64::from(steps) * (RATE * self.gradient + self.parameter)
     }
@@ -127,12 +127,12 @@ impl Training {
         rank % self.shards()
     }
 
-    /// The elements of a shard, as `torch.chunk` has them: the last ones may be short, or empty.
+    /// Returns the elements of a shard, as `torch.chunk` has them: the last ones may be short, or empty.
     fn range(self, shard: u32, len: usize) -> std::ops::Range<usize> {
         matrix::range(self.shards(), shard, len)
     }
 
-    /// A parameter in full before sharding; replicas have the same.
+    /// Returns a parameter in full before sharding; replicas have the same.
     fn parameter(self, rank: u32, parameter: usize) -> Vec<f64> {
         self.inputs(self.shard_of(rank), parameter as u32, SIZES[parameter])
     }
@@ -185,7 +185,7 @@ impl Training {
             .flatten()
     }
 
-    /// The average of all ranks' inputs where its norm is known.
+    /// Returns the average of all ranks' inputs where its norm is known.
     fn known(self, norm: KnownNorm, step: u32, parameter: usize) -> Vec<f64> {
         let ranges: Vec<_> = (0..self.shards())
             .map(|shard| self.range(shard, SIZES[parameter]))
@@ -195,7 +195,7 @@ impl Training {
         norm.gradient(&ranges, word)
     }
 
-    /// A rank's input where the norm of the average is known: what the last rank's must be follows from the others'.
+    /// Returns a rank's input where the norm of the average is known: what the last rank's must be follows from the others'.
     fn part_of_known(self, norm: KnownNorm, rank: u32, step: u32, parameter: usize) -> Vec<f64> {
         let slot = self.slot(INPUT, step, parameter);
         let inputs = |rank| self.inputs(rank, slot, SIZES[parameter]);
@@ -211,7 +211,7 @@ impl Training {
         sum([&whole, &times(&sum(&others), -1.0)])
     }
 
-    /// An input's gradient contribution, as it is reduced.
+    /// Returns an input's gradient contribution, as it is reduced.
     fn contribution(self, rank: u32, step: u32, parameter: usize) -> Vec<f64> {
         let input = self.input(rank, step, parameter);
         match self.point.precision {
@@ -220,7 +220,7 @@ impl Training {
         }
     }
 
-    /// The gradient in full, as a rank has it.
+    /// Returns the gradient in full, as a rank has it.
     fn gradient(self, how: Reduction, rank: u32, step: u32, parameter: usize) -> Vec<f64> {
         let share = self.share();
         let of = |step: u32, left_out: Option<u32>| {
@@ -256,7 +256,7 @@ impl Training {
         }
     }
 
-    /// What one rank's gradient is multiplied with in the reduction.
+    /// Returns what one rank's gradient is multiplied with in the reduction.
     fn share(self) -> f64 {
         let divisor = match self.point.divide {
             Divide::Average | Divide::Sum => self.world.size,
@@ -265,7 +265,7 @@ impl Training {
         1.0 / f64::from(divisor)
     }
 
-    /// The average in full, if the reduction is made in the other of bfloat16 and float32.
+    /// Returns the average in full, if the reduction is made in the other of bfloat16 and float32.
     fn reduced_in_another_type(self, step: u32, parameter: usize) -> Vec<f64> {
         let inputs: Vec<_> = self
             .world
@@ -279,7 +279,7 @@ impl Training {
         }
     }
 
-    /// A rank's shard of the gradient, clipped if it is to be.
+    /// Returns a rank's shard of the gradient, clipped if it is to be.
     fn gradient_shard(self, how: Reduction, rank: u32, step: u32, parameter: usize) -> Vec<f64> {
         let shard = self.reduced_shard(how, rank, step, parameter);
         let Some(norm) = self.norm() else {
@@ -292,14 +292,14 @@ impl Training {
         norm.clipped(&shard, total)
     }
 
-    /// The sum of the squares of a rank's shards of all gradients.
+    /// Returns the sum of the squares of a rank's shards of all gradients.
     fn local_squares(self, rank: u32, step: u32) -> f64 {
         let shards = (0..SIZES.len())
             .flat_map(|parameter| self.reduced_shard(Reduction::Right, rank, step, parameter));
         shards.map(|element| element * element).sum()
     }
 
-    /// A rank's shard of the gradient after the reduction.
+    /// Returns a rank's shard of the gradient after the reduction.
     fn reduced_shard(self, how: Reduction, rank: u32, step: u32, parameter: usize) -> Vec<f64> {
         let whole = self.gradient(how, rank, step, parameter);
         let shard = self.shard_of(rank);
@@ -315,7 +315,7 @@ impl Training {
         }
     }
 
-    /// A rank's shard of the parameter after so many steps.
+    /// Returns a rank's shard of the parameter after so many steps.
     fn shard(self, how: Reduction, rank: u32, steps: u32, parameter: usize) -> Vec<f64> {
         let whole = self.parameter(rank, parameter);
         let mut shard = whole[self.range(self.shard_of(rank), whole.len())].to_vec();
@@ -333,7 +333,7 @@ impl Training {
         shard
     }
 
-    /// The parameter in full as forward and backward have it.
+    /// Returns the parameter in full as forward and backward have it.
     fn unsharded(self, how: Reduction, rank: u32, steps: u32, parameter: usize) -> Vec<f64> {
         self.as_in_forward(&self.full(how, rank, steps, parameter))
     }
@@ -346,7 +346,7 @@ impl Training {
         }
     }
 
-    /// All shards of the parameter after so many steps, as a rank gathers them.
+    /// Returns all shards of the parameter after so many steps, as a rank gathers them.
     fn full(self, how: Reduction, rank: u32, steps: u32, parameter: usize) -> Vec<f64> {
         let first = rank - self.shard_of(rank);
         let holders = first..first + self.shards();
@@ -544,7 +544,7 @@ impl Training {
     }
 }
 
-/// An integer of 1 to `largest` with either sign.
+/// Returns an integer of 1 to `largest` with either sign.
 fn signed(word: u64, largest: u64) -> f64 {
     let number = 1 + below(word, largest) as i64;
     // `below` hardly looks at the low bits, so one word makes both choices.

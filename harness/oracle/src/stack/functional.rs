@@ -54,7 +54,7 @@ impl Form {
         }
     }
 
-    /// A rank's share of a whole.
+    /// Returns a rank's share of a whole.
     fn share(self, whole: &[f64], rank: usize) -> Vec<f64> {
         match self.dim {
             0 => chunk(whole, self.parts, rank),
@@ -83,7 +83,7 @@ impl Form {
     }
 }
 
-/// One of so many equal parts, in the order of memory.
+/// Returns one of so many equal parts, in the order of memory.
 fn chunk(whole: &[f64], parts: usize, number: usize) -> Vec<f64> {
     let len = whole.len() / parts;
     whole[number * len..(number + 1) * len].to_vec()
@@ -208,7 +208,7 @@ impl Calls {
         sent[start..start + self.rows(from, to) * COLUMNS].to_vec()
     }
 
-    /// The result of a call on a rank.
+    /// Returns the result of a call on a rank.
     fn result(self, inputs: &[Vec<f64>], rank: usize) -> Vec<f64> {
         let form = self.form();
         match self.point.collective {
@@ -323,7 +323,7 @@ impl Calls {
         guesses
     }
 
-    /// A guess that is one only if it is as long as the result.
+    /// Returns the guess of this class, or none if its numbers are not as many as the result's.
     fn same_length(self, class: Class, numbers: &[f64], rank: usize) -> Guesses {
         let [rows, columns] = self.result_shape(rank);
         let fits = numbers.len() as u64 == rows * columns;

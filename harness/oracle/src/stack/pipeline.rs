@@ -37,7 +37,7 @@ struct Pipe {
 
 /// How a step goes: right, or by a known bug.
 #[derive(Clone, Copy, PartialEq)]
-enum Course {
+enum StepBehaviour {
     Right,
     /// Every microbatch has the first one's activations after the first stage.
     FirstActivations,
@@ -68,12 +68,12 @@ impl Pipe {
             .collect()
     }
 
-    /// The number of stages of all ranks.
+    /// Returns the number of stages of all ranks.
     fn count(self) -> u32 {
         self.world.size * self.point.schedule.stages_per_rank()
     }
 
-    /// The stages of a rank: they are dealt to the ranks in turn.
+    /// Returns the stages of a rank: they are dealt to the ranks in turn.
     fn stages_of(self, rank: u32) -> Vec<u32> {
         (rank..self.count())
             .step_by(self.world.size as usize)
@@ -100,23 +100,23 @@ impl Pipe {
         self.inputs(0, DATA + 2 * step + 1, LARGEST, self.rows() * COLUMNS)
     }
 
-    /// Every microbatch the first one.
+    /// Returns every microbatch the first one.
     fn first(self, whole: &[f64]) -> Vec<f64> {
         whole[..ROWS * COLUMNS].repeat(self.point.microbatches as usize)
     }
 
     /// Returns the stage that was to be sent what this one has received.
-    fn source(self, stage: u32, course: Course) -> usize {
+    fn source(self, stage: u32, course: StepBehaviour) -> usize {
         let first = stage % self.world.size;
         match course {
             // The first stage of all is sent nothing.
-            Course::FirstStage if first > 0 => first as usize,
+            StepBehaviour::FirstStage if first > 0 => first as usize,
             _ => stage as usize,
         }
     }
 
     /// Returns what each stage holds at the end of a step.
-    fn stages(self, step: u32, course: Course) -> Vec<StageResult> {
+    fn stages(self, step: u32, course: StepBehaviour) -> Vec<StageResult> {
         let count = self.count();
         let mut inputs = vec![self.input(step)];
         for stage in 0..count {
@@ -128,7 +128,7 @@ impl Pipe {
                 .zip(columns())
                 .map(|(x, (w, b))| x * w + b)
                 .collect();
-            let is_sent = stage + 1 < count && course == Course::FirstActivations;
+            let is_sent = stage + 1 < count && course == StepBehaviour::FirstActivations;
             inputs.push(if is_sent { self.first(&output) } else { output });
         }
         let mut gradient = self.target(step);
@@ -148,7 +148,7 @@ impl Pipe {
             results.push(result);
             let back = gradient.iter().zip(weight.iter().cycle());
             gradient = back.map(|(gradient, weight)| gradient * weight).collect();
-            if course == Course::FirstGradients {
+            if course == StepBehaviour::FirstGradients {
                 gradient = self.first(&gradient);
             }
         }
@@ -187,16 +187,16 @@ impl Pipe {
     fn step(self, step: u32, at: usize, stage: u32, data: &mut RankData) {
         let (whole, row) = ([self.rows() as u64, COLUMNS as u64], [COLUMNS as u64]);
         let of = |step, course| self.stages(step, course).swap_remove(stage as usize);
-        let right = of(step, Course::Right);
+        let right = of(step, StepBehaviour::Right);
         let mut wrong = vec![
-            (Class::KthIsFirst, of(step, Course::FirstActivations)),
-            (Class::KthIsFirst, of(step, Course::FirstGradients)),
+            (Class::KthIsFirst, of(step, StepBehaviour::FirstActivations)),
+            (Class::KthIsFirst, of(step, StepBehaviour::FirstGradients)),
         ];
         if self.count() > self.world.size {
-            wrong.push((Class::KthIsFirst, of(step, Course::FirstStage)));
+            wrong.push((Class::KthIsFirst, of(step, StepBehaviour::FirstStage)));
         }
         if step > 0 {
-            wrong.push((Class::Stale, of(step - 1, Course::Right)));
+            wrong.push((Class::Stale, of(step - 1, StepBehaviour::Right)));
         }
         let guesses = |part: fn(&StageResult) -> &Vec<f64>| -> Vec<(Class, Vec<f64>)> {
             wrong

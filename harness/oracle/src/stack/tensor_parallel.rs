@@ -27,7 +27,7 @@ const INPUT: u32 = 0;
 const COTANGENT: u32 = 1;
 const LAYER: u32 = 10;
 
-/// What every rank is given and must give back.
+/// Returns what every rank is given and must give back.
 pub(super) fn ranks(point: TensorParallel, world: World) -> Vec<RankData> {
     let layers = Layers { point, world };
     world.ranks().map(|rank| layers.of_rank(rank)).collect()
@@ -65,7 +65,7 @@ impl Layers {
         }
     }
 
-    /// The weight of a layer, one row for each feature that it gives.
+    /// Returns the weight of a layer, one row for each feature that it gives.
     fn weight(self, rank: u32, layer: u32) -> Matrix {
         match layer {
             0 => self.drawn(rank, LAYER, self.hidden(), INPUTS),
@@ -81,7 +81,7 @@ impl Layers {
         times(&numbers, factor)
     }
 
-    /// The rows of a matrix that a rank has: some under sequence parallelism, all otherwise.
+    /// Returns the rows of a matrix that a rank has: some under sequence parallelism, all otherwise.
     fn own_rows(self, whole: &Matrix, rank: u32) -> Matrix {
         match self.point.sequence {
             true => whole.rows(rank as usize * ROWS, ROWS),
@@ -204,7 +204,7 @@ impl Layers {
         whole.rows(rank as usize * ROWS, ROWS)
     }
 
-    /// What is left of a sum over all rows if a rank has its own only.
+    /// Returns what is left of a sum over all rows if a rank has its own only.
     fn when_divided(self, numbers: Vec<f64>) -> Vec<(Class, Vec<f64>)> {
         self.point
             .sequence

@@ -168,7 +168,7 @@ impl StackPrepared {
         })
     }
 
-    /// The bug that explains all that is wrong, and whether it explains whole tensors.
+    /// Returns the bug that explains all that is wrong, and whether it explains whole tensors.
     fn class(&self, wrong: &[WrongTensor<'_>]) -> (StackClass, bool) {
         let is_input = |tensor: &WrongTensor<'_>| {
             tensor.placed.entry.before.is_some() && tensor.placed.entry.after.is_none()

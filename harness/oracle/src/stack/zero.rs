@@ -19,7 +19,7 @@ const INPUT: u32 = 100;
 /// How long the late rank sleeps before each forward, milliseconds.
 const LATE_MS: u64 = 100;
 
-/// What every rank is given and must give back.
+/// Returns what every rank is given and must give back.
 pub(super) fn ranks(point: Zero, world: World) -> Vec<RankData> {
     let training = Training { point, world };
     world.ranks().map(|rank| training.of_rank(rank)).collect()
@@ -74,7 +74,7 @@ impl Training {
         }
     }
 
-    /// The parameter after so many steps.
+    /// Returns the parameter after so many steps.
     fn updated(self, change: Change, steps: u32, parameter: usize) -> Vec<f64> {
         let mut numbers = self.parameter(0, parameter);
         for step in 0..steps {

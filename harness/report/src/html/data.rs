@@ -315,7 +315,7 @@ impl<'a, C: CheckSet> Collector<'a, C> {
             .collect()
     }
 
-    fn cell(&mut self, column: usize, gathered: Gathered, values: &[Natural]) -> Cell {
+    fn cell(&mut self, column: usize, gathered: Gathered, values: &[NaturalOrder]) -> Cell {
         let counts = Status::ALL.iter().copied().enumerate();
         let counts = counts.map(|(index, status)| (index, gathered.counts.count(status)));
         let texts = &mut self.texts;
@@ -324,7 +324,7 @@ impl<'a, C: CheckSet> Collector<'a, C> {
             let seen = places
                 .iter()
                 .filter_map(|place| values.get(*place as usize));
-            let mut seen: Vec<&Natural> = seen.collect();
+            let mut seen: Vec<&NaturalOrder> = seen.collect();
             seen.sort_unstable();
             let seen = seen.into_iter().take(VALUES_LIMIT);
             let seen = seen.map(|value| texts.of(&value.text)).collect();
@@ -390,7 +390,7 @@ impl<'a, C: CheckSet> Collector<'a, C> {
         }
     }
 
-    /// An id that no result with another torch or label has.
+    /// Returns an id that no result with another torch or label has.
     fn unique(&self, id: String, column: &Column) -> String {
         let id = match column.label.is_empty() {
             true => id,
@@ -433,7 +433,7 @@ impl<'a, C: CheckSet> Collector<'a, C> {
 }
 
 impl Gathered {
-    fn add(&mut self, check: &CheckRecord, known: &mut Index<Natural>) {
+    fn add(&mut self, check: &CheckRecord, known: &mut Index<NaturalOrder>) {
         let status = check.status();
         self.counts.add(status);
         for pair in pairs(check) {
@@ -443,7 +443,7 @@ impl Gathered {
             self.elements += check.checked.iter().sum::<u64>();
             for (name, value) in &check.params {
                 let values = self.params.entry(clip(&one_line(name), 60)).or_default();
-                let value = known.of(&Natural::new(clip(&one_line(value), 60)));
+                let value = known.of(&NaturalOrder::new(clip(&one_line(value), 60)));
                 values.insert(u32::try_from(value).unwrap_or(u32::MAX));
             }
         } else if !is_detailed(status) {
@@ -455,12 +455,12 @@ impl Gathered {
 
 /// A value of a parameter; numbers come in the order of their size.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-struct Natural {
+struct NaturalOrder {
     number: Option<u64>,
     text: String,
 }
 
-impl Natural {
+impl NaturalOrder {
     fn new(text: String) -> Self {
         let number = text.parse().ok();
         Self { number, text }

@@ -18,12 +18,12 @@ pub(super) struct TrendData {
     checks: Vec<CheckData>,
     /// How many checks are steady.
     steady: u64,
-    turned: Turned,
+    turned: NewTurns,
 }
 
 /// How many checks turned in the newest run.
 #[derive(Debug, Default, Serialize)]
-struct Turned {
+struct NewTurns {
     broken: u64,
     fixed: u64,
     lost: u64,
@@ -95,7 +95,7 @@ impl TrendData {
                 failed: group.rate().text(),
             }
         };
-        let mut turned = Turned::default();
+        let mut turned = NewTurns::default();
         for check in &trend.checks {
             match check.newly() {
                 Some(Course::Broken) => turned.broken += 1,

@@ -168,7 +168,7 @@ impl<'a, C: CheckSet> CaseMaker<'a, C> {
     }
 }
 
-/// The sentence, and for what is excused or not run the reason.
+/// Returns the sentence, and for what is excused or not run the reason.
 fn message(check: &CheckRecord) -> String {
     let sentence = summary_line(check);
     match &check.expectation {
@@ -180,7 +180,7 @@ fn message(check: &CheckRecord) -> String {
     }
 }
 
-/// The text of a failure. It begins with the sentence, because some readers show nothing else, and ends with the step
+/// Returns the text of a failure. It begins with the sentence, because some readers show nothing else, and ends with the step
 /// in the form that annotating readers look for.
 fn trace(check: &CheckRecord, lines: &[DetailLine]) -> String {
     let mut text = format!("{}\n\n", summary_line(check));

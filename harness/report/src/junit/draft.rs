@@ -185,7 +185,7 @@ fn column_properties(column: &Column) -> Properties {
         .collect()
 }
 
-/// One part of a dotted name: no dots, no spaces, nothing a reader would take for something else.
+/// Returns one part of a dotted name: no dots, no spaces, nothing a reader would take for something else.
 fn class_part(text: &str) -> String {
     let part: String = text
         .chars()

@@ -122,7 +122,7 @@ fn write_case(
     Ok(())
 }
 
-/// The element that tells anything but a pass.
+/// Writes the element that says how a check failed or why it was not run; none for a pass.
 fn write_result(writer: &mut Xml<'_>, result: &TestResult) -> io::Result<()> {
     let (name, type_, message, cause) = match result {
         TestResult::Success => return Ok(()),

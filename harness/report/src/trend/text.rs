@@ -208,7 +208,7 @@ pub(crate) fn listed(list: &[String]) -> String {
     }
 }
 
-/// One character for each run, the oldest first; `·` where a run has no record.
+/// Returns one character for each run, the oldest first; `·` where a run has no record.
 pub(crate) fn strip(marks: &[Option<Status>]) -> String {
     marks
         .iter()

@@ -2,7 +2,7 @@
 
 use allranks_model::outcome::{Outcome, Verdict};
 use allranks_report::nights::{Facts, Nights};
-use allranks_report::trend::{Course, Question, Trend};
+use allranks_report::trend::{Course, Trend, TrendQuery};
 
 use crate::sample;
 
@@ -35,9 +35,9 @@ fn look(runs: &str, environments: &str) -> Trend {
         };
         nights.push(&results, facts);
     }
-    let question = Question {
+    let question = TrendQuery {
         with_steady: true,
-        ..Question::default()
+        ..TrendQuery::default()
     };
     Trend::of(&nights, &question)
 }

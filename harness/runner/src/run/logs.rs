@@ -57,7 +57,7 @@ pub(super) fn end_of(shared: &Shared, log: &Path) -> String {
     String::from_utf8_lossy(&read().unwrap_or_default()).into_owned()
 }
 
-/// The path of a log that is given relative to the run's folder.
+/// Returns the path of a log that is given relative to the run's folder.
 pub(super) fn absolute(shared: &Shared, log: &Path) -> PathBuf {
     let path = shared.settings.out.join(log);
     std::path::absolute(&path).unwrap_or(path)

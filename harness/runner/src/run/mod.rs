@@ -157,7 +157,7 @@ impl Shared {
         known.or_insert_with(|| torch.to_owned());
     }
 
-    /// The version of torch that ranks on a platform have reported; none if none has yet.
+    /// Returns the version of torch that ranks on a platform have reported; none if none has yet.
     fn torch_on(&self, platform: &str) -> Option<String> {
         let known = self.torch.lock().unwrap_or_else(PoisonError::into_inner);
         known.get(platform).cloned()
@@ -254,7 +254,7 @@ impl Session {
     ///
     /// # Errors
     /// Fails if the folder cannot be made.
-    pub fn beside(
+    pub fn sibling(
         &self,
         out: PathBuf,
         worlds: u32,

@@ -36,7 +36,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// A recorder of a scenario that has not begun.
+    /// Returns a recorder of a scenario that has not begun.
     pub fn new(
         shared: Arc<Shared>,
         scenario: Arc<Scenario>,
@@ -56,7 +56,7 @@ impl Recorder {
         }
     }
 
-    /// The scenario.
+    /// Returns the scenario.
     pub fn scenario(&self) -> &Scenario {
         &self.scenario
     }
@@ -66,7 +66,7 @@ impl Recorder {
         self.round
     }
 
-    /// Which checks are written, by place.
+    /// Returns which checks are written, by place.
     pub fn written(&self) -> Vec<bool> {
         self.lock().clone()
     }
@@ -88,8 +88,8 @@ impl Recorder {
         }
     }
 
-    /// The version of torch that the ranks reported, or others on the platform, or that was found before; empty if none is
-    /// known. A scenario that was never started shares its column with those that were.
+    /// Returns the version of torch that the ranks reported, or others on the platform, or that was found before; empty if none
+    /// is known. A scenario that was never started shares its column with those that were.
     fn torch(&self) -> String {
         let platform = &self.scenario.platform;
         let own = self.torch.get().cloned();
@@ -232,7 +232,7 @@ impl Recorder {
         })));
     }
 
-    /// The matrix column of the scenario.
+    /// Returns the matrix column of the scenario.
     fn column(&self) -> Column {
         let scenario = &self.scenario;
         let driver = match scenario.case.program {
@@ -262,7 +262,7 @@ impl Recorder {
     }
 }
 
-/// The id of a check in a round of its run, from 0: as planned in the first, with `.roundN` in the others.
+/// Returns the id of a check in a round of its run, from 0: as planned in the first, with `.roundN` in the others.
 #[must_use]
 pub fn in_round(id: &CheckId, round: u32) -> CheckId {
     match round {

@@ -35,7 +35,7 @@ pub struct ScenarioRun {
 }
 
 impl ScenarioRun {
-    /// A run in which nothing has been started.
+    /// Returns a run in which nothing has been started.
     pub(super) fn new(scenario: &Scenario, round: u32) -> Self {
         let folder = log_folder(scenario, round);
         Self {

@@ -38,7 +38,7 @@ impl CompiledScript {
         for (rank, (departure, answer)) in (0..).zip(self.departures.iter().zip(answers)) {
             let text = match (departure, answer) {
                 (None, Answer::Reply(_)) => continue,
-                (None, Answer::Left(_, end)) => format!("left: {}", said(end.as_ref())),
+                (None, Answer::Left(_, end)) => format!("left: {}", end_text(end.as_ref())),
                 (Some(departure), Answer::Reply(_)) => {
                     format!("answered; it was to end by {}", departure.how)
                 }
@@ -266,7 +266,7 @@ impl Departure {
         if call != Some(self.call) {
             return Some(format!(
                 "ended before it was to: {} in call {}",
-                said(end),
+                end_text(end),
                 call.map_or_else(|| "none".to_owned(), |call| call.to_string())
             ));
         }
@@ -282,7 +282,7 @@ impl Departure {
             ) => code == *got,
             _ => false,
         };
-        (!right).then(|| format!("ended by {}; it was to end by {}", said(end), self.how))
+        (!right).then(|| format!("ended by {}; it was to end by {}", end_text(end), self.how))
     }
 }
 
@@ -296,7 +296,7 @@ impl std::fmt::Display for Leaving {
     }
 }
 
-fn said(end: Option<&RankExit>) -> String {
+fn end_text(end: Option<&RankExit>) -> String {
     end.map_or_else(|| "nothing known".to_owned(), RankExit::to_string)
 }
 

@@ -52,7 +52,7 @@ fn option<'a>(words: &'a [String], name: &str) -> Option<&'a str> {
 mod tests {
     use super::*;
 
-    fn told(line: &str) -> Option<String> {
+    fn notice(line: &str) -> Option<String> {
         let words = line.split(' ').map(str::to_owned).collect();
         idle_launcher(&[(7, words)], Duration::from_secs(8))
     }
@@ -60,19 +60,20 @@ mod tests {
     #[test]
     fn torchrun_that_waits_for_a_second_node_is_told_of() {
         let text =
-            told("python /bin/torchrun --nnodes 2 --rdzv-endpoint=head:29400 train.py").unwrap();
+            notice("python /bin/torchrun --nnodes 2 --rdzv-endpoint=head:29400 train.py").unwrap();
         assert!(
             text.contains("(pid 7) waits at head:29400 until 2 nodes"),
             "{text}"
         );
-        let text = told("python -m torch.distributed.run --nnodes=2:4 --master_addr head train.py");
+        let text =
+            notice("python -m torch.distributed.run --nnodes=2:4 --master_addr head train.py");
         assert!(text.unwrap().contains("at head:29500 until 2 nodes"));
         // One node, no number of nodes, or another program.
-        assert_eq!(told("python /bin/torchrun --nnodes 1 train.py"), None);
+        assert_eq!(notice("python /bin/torchrun --nnodes 1 train.py"), None);
         assert_eq!(
-            told("python /bin/torchrun --nproc-per-node 2 train.py"),
+            notice("python /bin/torchrun --nproc-per-node 2 train.py"),
             None
         );
-        assert_eq!(told("python train.py --nnodes 2"), None);
+        assert_eq!(notice("python train.py --nnodes 2"), None);
     }
 }

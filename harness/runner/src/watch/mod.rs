@@ -15,13 +15,19 @@
 //! | `device_messages` | finds the messages that a rank's device has not carried out |
 //! | `job` | finds the ranks among the processes |
 //! | `hosts` | decides which addresses name the same host |
-//! | `evidence` | builds the hang evidence of each rank |
-//! | `hang_detector` | decides when hang evidence is reported |
+//! | `evidence` | builds the hang evidence of a job |
+//! | `compared_world` | describes each rank of one world, from its call trace |
+//! | `sub_world` | finds a world that only some of a job's ranks are in |
+//! | `hang_detector` | detects hangs in all worlds of a program |
+//! | `world_detector` | decides when hang evidence of one world is reported |
+//! | `late_rank` | how long a rank may keep others waiting, and what to do about it |
 //! | `below` | what the processes below ranks have used of the processor |
 //! | `reach` | whether an endpoint that ranks dial can be reached |
 //! | `evidence_files` | the files of one watch, written anew while its worlds live |
 //! | `node_evidence` | keeps what one node has seen as a file, and merges the files of several |
 //! | `shared_job` | judges the evidence of all nodes of a job while it runs |
+//! | `other_watches` | the other watches of a job on several nodes, and which of them go on |
+//! | `unreachable_master` | finds a rank 0 whose endpoint another host cannot reach |
 //! | `member` | what one watch of a job on several nodes tells the others of itself |
 //! | `lone_worlds` | finds processes that were started as one world and are each alone |
 //! | `idle_launcher` | finds a launcher that waits for other nodes |
@@ -35,6 +41,7 @@
 mod attach;
 mod below;
 mod call_trace;
+mod compared_world;
 mod device_messages;
 mod evidence;
 mod evidence_files;
@@ -44,17 +51,22 @@ mod hosts;
 mod idle_launcher;
 mod job;
 mod kernel_wait;
+mod late_rank;
 mod lone_worlds;
 mod member;
 mod node_evidence;
+mod other_watches;
 mod program;
 mod reach;
 mod record;
 mod recorder;
 mod shared_job;
+mod sub_world;
 mod subreaper;
 #[cfg(test)]
 mod tests;
+mod unreachable_master;
+mod world_detector;
 
 use std::ffi::OsString;
 use std::io;

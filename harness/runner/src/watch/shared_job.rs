@@ -18,18 +18,15 @@ use super::hang_detector::Event;
 use super::lone_worlds::lone_worlds;
 use super::member::{Member, write_whole};
 use super::node_evidence::{self, NodeEvidence, WorldReport};
-use allranks_model::diagnosis::rank_set::named;
-use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
+use super::other_watches::OtherWatches;
+use super::unreachable_master::unreachable_master;
+use allranks_model::diagnosis::{Diagnosis, HangKind};
 use allranks_model::names::Rank;
 
-/// The time without a heartbeat after which a watch or its host counts as gone. A network file system may show a file late.
-const LOST: Duration = Duration::from_secs(30);
 /// What a watch has found out alone is reported when it has stood for this long and the evidence of all says nothing.
 const ALONE: Duration = Duration::from_secs(10);
 /// What a watch says of an endpoint is younger than this, in seconds: it has tried it since rank 0 listens.
 const SETTLED: f64 = 10.0;
-/// A command that ended longer before this watch began belongs to an earlier start of the job, in seconds.
-const EARLIER: f64 = 600.0;
 /// The file with the last verdict.
 const VERDICT: &str = "verdict.json";
 
@@ -39,7 +36,7 @@ pub struct SharedJob {
     folder: PathBuf,
     own: Member,
     began: f64,
-    others: BTreeMap<String, OtherWatch>,
+    others: OtherWatches,
     /// By file of evidence: when it says that it was written, when that was first read here, and the same by this process's clock.
     versions: BTreeMap<PathBuf, Version>,
     /// By world: what two judgements must agree in.
@@ -65,27 +62,6 @@ struct Version {
 struct Candidate {
     essence: Essence,
     since: Instant,
-}
-
-/// What is known of another watch.
-#[derive(Debug)]
-struct OtherWatch {
-    member: Member,
-    /// When its heartbeat number last grew.
-    changed: Instant,
-    /// Whether its heartbeat number grew while this watch looked, or its command has just ended.
-    is_confirmed: bool,
-    is_reported_lost: bool,
-}
-
-impl OtherWatch {
-    fn is_living(&self) -> bool {
-        self.is_confirmed && self.member.ended.is_none() && !self.is_lost()
-    }
-
-    fn is_lost(&self) -> bool {
-        self.member.ended.is_none() && self.changed.elapsed() >= LOST
-    }
 }
 
 /// A verdict for the watches that kill on one.
@@ -124,7 +100,7 @@ impl SharedJob {
             folder: folder.to_owned(),
             own,
             began: node_evidence::now(),
-            others: BTreeMap::new(),
+            others: OtherWatches::default(),
             versions: BTreeMap::new(),
             candidates: BTreeMap::new(),
             reported: BTreeMap::new(),
@@ -154,14 +130,14 @@ impl SharedJob {
     pub fn look(&mut self, unreached: Vec<(String, String)>) -> io::Result<Vec<Event>> {
         self.own.unreached = unreached;
         self.own.write(&self.folder)?;
-        self.see()?;
-        let is_waiting = |seen: &OtherWatch| !seen.is_confirmed && !seen.is_lost();
-        if !self.is_first() || self.others.values().any(is_waiting) {
+        self.others
+            .look(&self.folder, &self.own.name(), self.began)?;
+        if !self.is_first() || self.others.are_unsettled() {
             // Another one reports, or it is not yet known which.
             self.candidates.clear();
             return Ok(Vec::new());
         }
-        let mut events: Vec<Event> = self.lost().into_iter().map(Event::Note).collect();
+        let mut events: Vec<Event> = self.others.lost().into_iter().map(Event::Note).collect();
         let evidence = self.evidence()?;
         if !self.has_noted_lone {
             let processes = evidence.iter().flat_map(|(_, node)| node.processes());
@@ -178,7 +154,7 @@ impl SharedJob {
                 .get(&report.world)
                 .map_or(0.0, |(seconds, _)| *seconds);
             if still >= SETTLED
-                && let Some(verdict) = self.unreachable(report, &nodes, still)
+                && let Some(verdict) = unreachable_master(report, &nodes, self.living(), still)
             {
                 report.verdict = Some(verdict);
             }
@@ -232,13 +208,9 @@ impl SharedJob {
         self.own.ended = Some((node_evidence::now(), code));
         self.own.verdict = None;
         self.own.write(&self.folder)?;
-        self.see()?;
-        let has_ended_well = |seen: &OtherWatch| match seen.is_confirmed {
-            true => matches!(seen.member.ended, Some((_, 0))),
-            // It is of an earlier start, or has just begun.
-            false => seen.is_lost(),
-        };
-        if code != 0 || !self.others.values().all(has_ended_well) {
+        self.others
+            .look(&self.folder, &self.own.name(), self.began)?;
+        if code != 0 || !self.others.have_ended_well() {
             return Ok(());
         }
         let names = self.names();
@@ -248,8 +220,8 @@ impl SharedJob {
             }
         }
         let _ = fs::remove_file(self.folder.join(VERDICT));
-        for seen in self.others.values().filter(|seen| seen.is_confirmed) {
-            seen.member.remove(&self.folder);
+        for member in self.others.confirmed() {
+            member.remove(&self.folder);
         }
         self.own.remove(&self.folder);
         // Only if nothing else is there.
@@ -257,69 +229,21 @@ impl SharedJob {
         Ok(())
     }
 
-    /// This watch and those that count.
-    fn names(&self) -> Vec<String> {
-        let others = self.others.iter().filter(|(_, seen)| seen.is_confirmed);
-        let others = others.map(|(name, _)| name.clone());
-        others.chain([self.own.name()]).collect()
-    }
-
-    fn see(&mut self) -> io::Result<()> {
-        let began = self.began;
-        for member in Member::all(&self.folder)? {
-            let name = member.name();
-            if name == self.own.name() {
-                continue;
-            }
-            let is_recent =
-                |member: &Member| member.ended.is_some_and(|(at, _)| at + EARLIER >= began);
-            match self.others.get_mut(&name) {
-                None => {
-                    let seen = OtherWatch {
-                        is_confirmed: is_recent(&member),
-                        member,
-                        changed: Instant::now(),
-                        is_reported_lost: false,
-                    };
-                    self.others.insert(name, seen);
-                }
-                Some(seen) if seen.member.beat != member.beat => {
-                    seen.is_confirmed = true;
-                    seen.is_reported_lost = false;
-                    seen.changed = Instant::now();
-                    seen.member = member;
-                }
-                Some(_) => {}
-            }
-        }
-        // What an earlier start of the job has left counts for nothing.
-        self.others
-            .retain(|_, seen| seen.is_confirmed || seen.member.ended.is_none());
-        Ok(())
-    }
-
+    /// Returns true if this watch reports for the job: it is the first of those that go on.
     fn is_first(&self) -> bool {
         let own = self.own.name();
-        let living = self.others.iter().filter(|(_, seen)| seen.is_living());
-        living.map(|(name, _)| name).all(|name| *name > own)
+        self.others.living().all(|member| member.name() > own)
     }
 
-    /// Returns, once, a line for each watch that ended without reporting its end.
-    fn lost(&mut self) -> Vec<String> {
-        let lost = self
-            .others
-            .values_mut()
-            .filter(|seen| seen.is_confirmed && seen.is_lost() && !seen.is_reported_lost);
-        lost.map(|seen| {
-            seen.is_reported_lost = true;
-            format!(
-                "nothing has come from the watch on host {} (pid {}) for {} s: the host, its network or the watch may be gone; what it saw counts no more",
-                seen.member.host,
-                seen.member.pid,
-                LOST.as_secs()
-            )
-        })
-        .collect()
+    /// Returns the watches that go on, this one last.
+    fn living(&self) -> impl Iterator<Item = &Member> {
+        self.others.living().chain([&self.own])
+    }
+
+    /// This watch and those that count.
+    fn names(&self) -> Vec<String> {
+        let others = self.others.confirmed().map(Member::name);
+        others.chain([self.own.name()]).collect()
     }
 
     /// Reads the evidence of all watches that count, with times of this host's clock.
@@ -334,11 +258,10 @@ impl SharedJob {
                 continue;
             };
             let writer = one.writer();
-            let is_over = match self.others.get(&writer) {
-                Some(seen) if seen.is_living() => false,
-                Some(seen) if seen.is_confirmed && seen.member.ended.is_some() => true,
+            let is_over = match self.others.has_ended(&writer) {
+                Some(is_over) => is_over,
                 None if writer == self.own.name() => false,
-                _ => continue,
+                None => continue,
             };
             let fresh = Version {
                 at: one.at(),
@@ -359,64 +282,6 @@ impl SharedJob {
         Ok(found)
     }
 
-    /// Returns the verdict on a world whose rank 0 waits at an endpoint that is not reached from another host; none if the evidence
-    /// says more, or each host reaches it.
-    fn unreachable(
-        &self,
-        report: &WorldReport,
-        nodes: &[NodeEvidence],
-        still: f64,
-    ) -> Option<Diagnosis> {
-        let is_open = |one: &Diagnosis| matches!(one.kind, HangKind::Slow | HangKind::Unknown);
-        if !report.verdict.as_ref().is_none_or(is_open) {
-            return None;
-        }
-        let here: Vec<&NodeEvidence> = (nodes.iter())
-            .filter(|node| node.world() == report.world)
-            .collect();
-        let first = here.iter().find(|node| node.waits_as_first())?;
-        let port = report.world.split(' ').next()?.rsplit_once(':')?.1;
-        let others = self.others.values().filter(|seen| seen.is_living());
-        let mut members = others.map(|seen| &seen.member).chain([&self.own]);
-        let (member, (place, why)) = members.find_map(|member| {
-            let is_it = |(place, _): &&(String, String)| {
-                place.rsplit_once(':').is_some_and(|(_, own)| own == port)
-            };
-            Some((member, member.unreached.iter().find(is_it)?))
-        })?;
-        let cut = here.iter().find(|node| node.writer() == member.name())?;
-        if cut.writer() == first.writer() {
-            return None;
-        }
-        let victims: BTreeSet<Rank> = here.iter().flat_map(|node| node.ranks()).collect();
-        Some(Diagnosis {
-            kind: HangKind::MasterUnreachable,
-            after_s: still,
-            confidence: Confidence::Likely,
-            culprits: Vec::new(),
-            victims: victims.into_iter().collect(),
-            summary: format!(
-                "{} on host {} cannot reach {place}, where rank 0 waits on host {}: {why}",
-                named(&cut.ranks()),
-                cut.host(),
-                first.host()
-            ),
-            evidence: vec![format!(
-                "a connection from host {} to {place} was tried: {why}",
-                cut.host()
-            )],
-            refuted_by: "a connection from that host to that port is accepted".to_owned(),
-            advice: vec![
-                format!(
-                    "look for a firewall between the two hosts that does not let port {port} through: nc -vz on host {}",
-                    cut.host()
-                ),
-                "use an address of the interface that the other hosts reach".to_owned(),
-            ],
-            places: Vec::new(),
-        })
-    }
-
     /// Takes the judgement of one world. `still` is for how many seconds nothing has moved on any node, and since when all evidence
     /// has been read.
     fn consider(&mut self, report: &WorldReport, still: Option<(f64, Instant)>) -> Option<Event> {
@@ -431,7 +296,7 @@ impl SharedJob {
             let (seconds, _) = still?;
             let is_new = !self.reported.contains_key(&world) && self.still.insert(world);
             let still = Duration::try_from_secs_f64(seconds).unwrap_or_default();
-            return is_new.then(|| Event::Still(told(verdict, report), still));
+            return is_new.then(|| Event::Still(with_notes(verdict, report), still));
         }
         let essence = (verdict.kind, verdict.culprits.clone());
         if self.reported.get(&world) == Some(&essence) {
@@ -446,7 +311,7 @@ impl SharedJob {
                 }
                 self.candidates.remove(&world);
                 self.reported.insert(world, essence);
-                Some(Event::Verdict(told(verdict, report)))
+                Some(Event::Verdict(with_notes(verdict, report)))
             }
             _ => {
                 let since = Instant::now();
@@ -462,11 +327,7 @@ impl SharedJob {
         if !self.candidates.is_empty() || self.reported.keys().any(of_all) {
             return None;
         }
-        let others = self.others.values().filter(|seen| seen.is_living());
-        let members: Vec<Member> = others
-            .map(|seen| seen.member.clone())
-            .chain([self.own.clone()])
-            .collect();
+        let members: Vec<Member> = self.living().cloned().collect();
         let mut kept = BTreeMap::new();
         for member in &members {
             let Some(verdict) = &member.verdict else {
@@ -501,10 +362,10 @@ impl SharedJob {
 }
 
 /// The verdict with what must be known to judge it.
-fn told(verdict: &Diagnosis, report: &WorldReport) -> Diagnosis {
-    let mut told = verdict.clone();
-    told.evidence.extend(report.notes.iter().cloned());
-    told
+fn with_notes(verdict: &Diagnosis, report: &WorldReport) -> Diagnosis {
+    let mut verdict = verdict.clone();
+    verdict.evidence.extend(report.notes.iter().cloned());
+    verdict
 }
 
 /// Returns for each world for how many seconds nothing has moved on any node that goes on, and when the oldest evidence was read.

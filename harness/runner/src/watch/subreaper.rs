@@ -12,7 +12,9 @@ use std::time::Duration;
 
 use rustix::process::{Pid, getppid, setsid};
 
-use crate::world::{ORPHANED, TOKEN, adopt, end_as, end_children, kill_all, unkilled, wait};
+use crate::world::{
+    ORPHANED, TOKEN, become_subreaper, end_as, end_children, kill_all, unkilled, wait,
+};
 
 /// Interval at which the subreaper checks that the watcher is still there.
 const PERIOD: Duration = Duration::from_millis(50);
@@ -27,7 +29,7 @@ pub fn subreaper(watcher: u32, folder: PathBuf, argv: &[OsString]) -> io::Error 
     if let Err(error) = setsid() {
         return error.into();
     }
-    if let Err(error) = adopt() {
+    if let Err(error) = become_subreaper() {
         return error;
     }
     let spawned = Command::new(program)

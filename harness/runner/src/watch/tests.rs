@@ -6,9 +6,9 @@ use std::time::{Duration, SystemTime};
 use serde_json::{Value, json};
 
 use super::evidence::evidence;
-use super::hang_detector::has_left_a_request;
 use super::hosts::Hosts;
 use super::job::{Job, RankProcess};
+use super::late_rank::has_left_a_request;
 use allranks_diagnose::diagnose;
 use allranks_host::Activity;
 use allranks_model::diagnosis::{Confidence, HangKind};

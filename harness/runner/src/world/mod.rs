@@ -48,7 +48,9 @@ pub use launch_spec::{LaunchSpec, RankLaunchSpec};
 pub use launcher::{LOOPBACK, LaunchError, Launcher, LocalLauncher, Reservation};
 pub use local_world::LocalWorld;
 pub use mpirun::Mpirun;
-pub use orphans::{Orphan, TOKEN, adopt, end_children, end_remains, unkilled, until_gone};
+pub use orphans::{
+    Orphan, TOKEN, become_subreaper, end_children, end_remains, unkilled, until_gone,
+};
 pub use port::{PortLease, lease_port};
 pub use rank_wrapper::{ExitRecord, run_wrapped};
 pub use supervise::supervise;

@@ -95,7 +95,7 @@ pub fn end_remains(token: &str) -> Vec<Orphan> {
 /// # Errors
 /// The kernel refuses it.
 #[cfg(target_os = "linux")]
-pub fn adopt() -> io::Result<()> {
+pub fn become_subreaper() -> io::Result<()> {
     Ok(rustix::process::set_child_subreaper(Some(getpid()))?)
 }
 
@@ -104,7 +104,7 @@ pub fn adopt() -> io::Result<()> {
 /// # Errors
 /// None.
 #[cfg(not(target_os = "linux"))]
-pub fn adopt() -> io::Result<()> {
+pub fn become_subreaper() -> io::Result<()> {
     Ok(())
 }
 

@@ -25,7 +25,7 @@ use rustix::process::{
 };
 
 use super::exhaustion::is_exhaustion;
-use super::orphans::{TOKEN, adopt, end_children, end_remains, unkilled};
+use super::orphans::{TOKEN, become_subreaper, end_children, end_remains, unkilled};
 
 /// The variable that gives a supervisor the token of its rank. The supervisor does not carry [`TOKEN`] itself: several
 /// supervisors of one world kill what carries it at the same time, and would kill each other before the ranks are gone.
@@ -48,7 +48,7 @@ pub fn supervise(argv: &[OsString]) -> io::Error {
     if let Err(error) = setsid() {
         return error.into();
     }
-    let line = match adopt().and_then(|()| harness()) {
+    let line = match become_subreaper().and_then(|()| harness()) {
         Ok(line) => line,
         Err(error) => return error,
     };
@@ -77,7 +77,7 @@ pub fn supervise(argv: &[OsString]) -> io::Error {
     let own = token.clone();
     let watch = thread::spawn(move || {
         if let Ok(orders) = orders {
-            obey(orders, rank);
+            relay_signals(orders, rank);
         }
         let _ = sender.send(());
         kill_all(rank, own.as_deref());
@@ -111,7 +111,7 @@ fn harness() -> io::Result<UnixStream> {
 }
 
 /// Sends the rank the signals that the harness asks for, until the harness has ended.
-fn obey(mut orders: UnixStream, rank: Pid) {
+fn relay_signals(mut orders: UnixStream, rank: Pid) {
     let mut order = [0];
     loop {
         match orders.read(&mut order) {

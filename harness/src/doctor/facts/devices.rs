@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::{Question, describe_process};
+use super::{FactsQuery, describe_process};
 use allranks_host as host;
 
 /// How long the tool may take; it is slow where the driver has to be woken.
@@ -46,7 +46,7 @@ pub struct Use {
 }
 
 /// Lists the devices with the vendor's tool. The text is the tool's error; `None` if it works, or is not installed.
-pub(super) fn collect(question: &Question) -> (Vec<Device>, Option<String>) {
+pub(super) fn collect(question: &FactsQuery) -> (Vec<Device>, Option<String>) {
     let Some(tool) = question.program(TOOL) else {
         return (Vec::new(), None);
     };

@@ -69,7 +69,7 @@ pub enum Depth {
 
 /// What to collect facts of, and how.
 #[derive(Clone, Debug)]
-pub struct Question {
+pub struct FactsQuery {
     /// The Python interpreter; `None` if none is used.
     pub python: Option<Interpreter>,
     /// The variables of the environment, all of them.
@@ -82,7 +82,7 @@ pub struct Question {
     pub imported: Option<Imported>,
 }
 
-impl Question {
+impl FactsQuery {
     /// Makes the question for this process's own environment. Variables that are not valid Unicode are left out.
     #[must_use]
     pub fn here(python: Option<Interpreter>, depth: Depth, patience: Duration) -> Self {
@@ -98,7 +98,7 @@ impl Question {
         }
     }
 
-    /// A program of this name in `PATH`.
+    /// Returns a program of this name in `PATH`.
     fn program(&self, name: &str) -> Option<PathBuf> {
         let path = self.environment.get("PATH")?;
         std::env::split_paths(path)
@@ -121,7 +121,7 @@ fn describe_process(pid: u32) -> String {
 
 /// Collects all facts but those of platforms, which need the platform files: see [`platforms`].
 #[must_use]
-pub fn collect(question: &Question) -> Facts {
+pub fn collect(question: &FactsQuery) -> Facts {
     let (devices, tool_trouble) = devices::collect(question);
     Facts {
         cores: std::thread::available_parallelism().map_or(0, usize::from),

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use super::{Depth, Question};
+use super::{Depth, FactsQuery};
 use allranks_host as host;
 
 /// How long a name may take, longer than a name server that does not answer is waited for.
@@ -64,7 +64,7 @@ pub struct Interface {
     pub addresses: Vec<IpAddr>,
 }
 
-pub(super) fn collect(question: &Question) -> Network {
+pub(super) fn collect(question: &FactsQuery) -> Network {
     let name = rustix::system::uname()
         .nodename()
         .to_string_lossy()

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::{Facts, Question};
+use super::{Facts, FactsQuery};
 use allranks_model::evidence::Evidence;
 use allranks_runner::probe::{AUTOLOAD, Observed, probe_all};
 use allranks_suite::platform::Platform;
@@ -39,7 +39,7 @@ pub struct PlatformFacts {
 pub fn platforms(
     wanted: &[(Arc<Platform>, bool)],
     facts: &Facts,
-    question: &Question,
+    question: &FactsQuery,
 ) -> Vec<PlatformFacts> {
     let Some(python) = &question.python else {
         return Vec::new();

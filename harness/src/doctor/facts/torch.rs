@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Depth, Question};
+use super::{Depth, FactsQuery};
 use allranks_host as host;
 use allranks_runner::probe::{AUTOLOAD, EntryPoint, Interpreter};
 
@@ -203,7 +203,7 @@ struct Answer {
 
 /// Collects the facts of an interpreter's torch. Takes as long as `import torch`, and up to `patience` for each entry
 /// point and twice more if that hangs.
-pub(super) fn collect(python: &Interpreter, question: &Question) -> TorchFacts {
+pub(super) fn collect(python: &Interpreter, question: &FactsQuery) -> TorchFacts {
     let first = ask_imported(question).unwrap_or_else(|| ask(python, question, false, None));
     let mut facts = TorchFacts {
         python: python.path.display().to_string(),
@@ -236,7 +236,7 @@ pub(super) fn collect(python: &Interpreter, question: &Question) -> TorchFacts {
 
 /// Returns what a process that has imported torch says of it. None if there is no such process, or something is wrong, or
 /// packages have loaded themselves: only an interpreter of its own shows how an import fails, and which package registers what.
-fn ask_imported(question: &Question) -> Option<Answer> {
+fn ask_imported(question: &FactsQuery) -> Option<Answer> {
     let imported = question.imported.as_ref()?;
     let wanted = wanted(question, None);
     let none: [(&String, &String); 0] = [];
@@ -248,7 +248,7 @@ fn ask_imported(question: &Question) -> Option<Answer> {
 }
 
 /// Returns what the script is asked.
-fn wanted(question: &Question, load: Option<&str>) -> Value {
+fn wanted(question: &FactsQuery, load: Option<&str>) -> Value {
     serde_json::json!({
         "load": load,
         "peers": question.depth == Depth::Everything,
@@ -269,7 +269,7 @@ impl Answer {
     }
 }
 
-fn ask(python: &Interpreter, question: &Question, alone: bool, load: Option<&str>) -> Answer {
+fn ask(python: &Interpreter, question: &FactsQuery, alone: bool, load: Option<&str>) -> Answer {
     let wanted = wanted(question, load);
     let mut command = host::script(&python.path, SCRIPT, &wanted);
     if alone {
@@ -282,7 +282,7 @@ fn ask(python: &Interpreter, question: &Question, alone: bool, load: Option<&str
 }
 
 /// Reads what the script wrote, and how it ended: none if it was killed, for it took too long.
-fn read(text: &str, end: Option<ExitStatus>, question: &Question) -> Answer {
+fn read(text: &str, end: Option<ExitStatus>, question: &FactsQuery) -> Answer {
     let mut answer = Answer::none(Import::NoTorch);
     let mut trying = None;
     for line in text
@@ -390,7 +390,7 @@ mod tests {
     #[test]
     fn a_script_that_ends_itself_was_waited_for() {
         let patience = std::time::Duration::from_secs(60);
-        let question = Question::here(None, Depth::Everything, patience);
+        let question = FactsQuery::here(None, Depth::Everything, patience);
         let text = "ALLRANKS-DOCTOR {\"trying\": \"import torch\"}\n";
         let import = |signal: i32| read(text, Some(ExitStatus::from_raw(signal)), &question).import;
         assert_eq!(

@@ -143,7 +143,7 @@ pub(super) fn ranks(facts: &Facts) -> Vec<Finding> {
     found
 }
 
-/// The first few, and how many more.
+/// Returns the first few, and how many more.
 fn list(all: &[String]) -> String {
     let shown = all
         .iter()

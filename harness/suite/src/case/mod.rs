@@ -5,10 +5,13 @@
 
 mod checker;
 mod entries;
+mod expect;
 mod file;
 mod form;
 mod layout;
 mod load;
+mod move_params;
+mod op_spec;
 mod params;
 mod profile;
 mod program;
@@ -17,6 +20,7 @@ mod recipe;
 mod requirement;
 mod schema;
 mod script;
+mod script_move;
 mod stack;
 mod step_schema;
 mod validate;
@@ -28,9 +32,12 @@ mod validate_step;
 mod values;
 
 pub use allranks_model::written::{Numel, RootSpec, SplitsSpec};
+pub use expect::ExpectSpec;
 pub(crate) use form::{filled, is_backend_string, is_env_name, is_name};
 pub use layout::LayoutSpec;
 pub use load::{Library, load, root_of};
+pub use move_params::{InitMove, IssueSpec, MessageMove, NewGroupMove, SteadySpec};
+pub use op_spec::OpSpec;
 pub use params::StepParams;
 pub use profile::{Profile, load_profiles};
 pub use program::{ARGUMENTS, ExitCode, ExitOf, ExitSpec, LineSpec, PYTHON, ProgramSpec};
@@ -41,10 +48,8 @@ pub use requirement::{Level, Requirement, Requirements};
 pub use schema::schema;
 #[cfg(test)]
 pub(crate) use schema::tests as schema_tests;
-pub use script::{
-    Afterwards, AnySource, ExpectSpec, HangSpec, InitMove, IssueSpec, MessageSpec, MoveSpec,
-    NewGroupMove, OpSpec, SCRIPT, ScriptSpec, SteadySpec, Verb,
-};
+pub use script::{Afterwards, AnySource, HangSpec, MessageSpec, SCRIPT, ScriptSpec};
+pub use script_move::{MoveSpec, Verb};
 pub use stack::{
     BatchNormSpec, CheckpointSpec, ContextParallelSpec, DdpSpec, DtensorSpec, Fsdp2Spec,
     FunctionalSpec, LayerPoint, MeshSpec, PipelineSpec, RandomNumbersSpec, StackSpec,
@@ -237,7 +242,7 @@ pub struct GroupSpec {
 /// The longest time that a case may name, in seconds: eleven days, which every clock and timeout can express.
 pub(crate) const MAX_SECONDS: f64 = 1e6;
 
-/// The members of a group whose file names none: no copy at all, which validation tells from every written value.
+/// Returns the members of a group whose file names none: no copy at all, which validation tells from every written value.
 fn no_members() -> Members {
     Members::Each(Vec::new())
 }

@@ -277,8 +277,9 @@ impl JsonSchema for LineSpec {
         json_schema!({
             "description": "A line, as a regular expression that is searched for in it: `\"rank {rank}: done\"` for every rank, `{on: last, line: \"all done\"}` for some. `{rank}` and `{world_size}` are filled in.",
             "anyOf": [
-                {"type": "string", "minLength": 1},
+                {"type": "string", "minLength": 1, "description": "A line of every rank."},
                 {
+                    "description": "A line of some ranks.",
                     "type": "object",
                     "properties": {"on": members, "line": {"type": "string", "minLength": 1}},
                     "required": ["on", "line"],
@@ -345,8 +346,8 @@ impl JsonSchema for ExitCode {
         json_schema!({
             "description": "How a rank must end: with an exit code, by a signal, with any code but 0 or by any signal (`failed`), or in any way (`any`).",
             "anyOf": [
-                {"type": "integer", "minimum": 0, "maximum": 255},
-                {"enum": words}
+                {"type": "integer", "minimum": 0, "maximum": 255, "description": "This exit code."},
+                {"enum": words, "description": "By this signal, or as the word says."}
             ]
         })
     }
@@ -398,7 +399,15 @@ impl JsonSchema for ExitSpec {
         let entry = generator.subschema_for::<ExitOf>();
         json_schema!({
             "description": "How every rank must end, `failed`, or a list for some of them, `[{on: last, is: 42}]`; the others must exit with code 0.",
-            "anyOf": [code, {"type": "array", "items": entry, "minItems": 1}]
+            "anyOf": [
+                code,
+                {
+                    "type": "array",
+                    "items": entry,
+                    "minItems": 1,
+                    "description": "How some ranks must end; the others, with exit code 0."
+                }
+            ]
         })
     }
 }

@@ -175,7 +175,7 @@ impl JsonSchema for Expected {
         let entry = generator.subschema_for::<Entry>();
         json_schema!({
             "description": "What is expected of some scenarios: `{when: {backend: mpi}, fail: {...}}`, or `pass`, that everything works.",
-            "anyOf": [{"const": "pass"}, entry]
+            "anyOf": [{"const": "pass", "description": "Everything works."}, entry]
         })
     }
 }

@@ -29,8 +29,12 @@ pub(super) fn step(generator: &mut SchemaGenerator) -> Schema {
                     )
                 })
                 .collect();
-            let params =
-                json!({"type": "object", "properties": taken, "additionalProperties": false});
+            let params = json!({
+                "description": op.meaning(),
+                "type": "object",
+                "properties": taken,
+                "additionalProperties": false
+            });
             (op.name().to_owned(), params)
         })
         .collect();
@@ -67,4 +71,13 @@ pub(super) fn step(generator: &mut SchemaGenerator) -> Schema {
         "minProperties": 1,
         "maxProperties": 1
     })
+}
+
+/// Returns the schema of a field with what the field means, beside what its type does.
+pub(super) fn described(schema: Schema, meaning: &str) -> Value {
+    let mut schema = schema.to_value();
+    if let Value::Object(keywords) = &mut schema {
+        keywords.insert("description".to_owned(), meaning.trim().into());
+    }
+    schema
 }

@@ -3,8 +3,10 @@
 use regex::Regex;
 
 use super::checker::Checker;
+use super::expect::ExpectSpec;
 use super::form::is_name;
-use super::script::{MoveSpec, SCRIPT, ScriptSpec, Verb};
+use super::script::{SCRIPT, ScriptSpec};
+use super::script_move::{MoveSpec, Verb};
 use allranks_yaml::{Segment, way};
 
 /// The largest number of turns of a loop.
@@ -61,71 +63,85 @@ impl ScriptChecker<'_, '_> {
         }
     }
 
+    /// Checks one move.
     fn one(&mut self, path: &[Segment], one: &MoveSpec, inside: Inside) {
-        let below = |rest: &[&str]| {
-            let mut path = path.to_vec();
-            path.extend(rest.iter().map(|key| Segment::from(*key)));
-            path
-        };
-        let name = one.verb.name();
         if let Some(expect) = &one.expect {
-            let patterns = expect.raises.as_ref().map_or(&[][..], |all| all.as_slice());
-            for pattern in patterns {
-                if let Err(error) = Regex::new(pattern) {
-                    let message = format!("`{pattern}` is not a regular expression");
-                    let hint = error
-                        .to_string()
-                        .lines()
-                        .last()
-                        .unwrap_or_default()
-                        .to_owned();
-                    self.checker
-                        .report(&below(&["expect", "raises"]), message, hint);
-                }
-            }
-            if expect.either && (expect.raises.is_some() || expect.somewhere) {
-                let hint = "`either` says that it may raise or return; leave one out";
-                self.checker.report(
-                    &below(&["expect", "either"]),
-                    "`either` beside `raises`",
-                    hint,
-                );
-            }
-            let is_python = matches!(one.verb, Verb::Python(_));
-            if expect.untouched && (expect.raises.is_none() || !is_python) {
-                let hint = "it is about the arguments of `python` statements that raise";
-                self.checker.report(
-                    &below(&["expect", "untouched"]),
-                    "`untouched` where no statements must raise",
-                    hint,
-                );
-            }
-            if let Some(class) = &expect.class {
-                self.class_of_value(&below(&["expect", "class"]), class, expect.value.is_some());
-            }
-            if expect.somewhere && expect.raises.is_none() {
-                let hint = "say what is raised: `raises: \".\"`";
-                self.checker.report(
-                    &below(&["expect", "somewhere"]),
-                    "`somewhere` without `raises`",
-                    hint,
-                );
+            self.expect(path, expect, matches!(one.verb, Verb::Python(_)));
+        }
+        self.verb(path, one, inside);
+        if inside == Inside::Thread && one.on.is_some() {
+            let hint = "write `on` beside `together`";
+            self.checker
+                .report(&below(path, &["on"]), "`on` inside a thread", hint);
+        }
+    }
+
+    /// Checks how a move must go. `is_python`: the move runs Python statements.
+    fn expect(&mut self, path: &[Segment], expect: &ExpectSpec, is_python: bool) {
+        let patterns = expect.raises.as_ref().map_or(&[][..], |all| all.as_slice());
+        for pattern in patterns {
+            if let Err(error) = Regex::new(pattern) {
+                let message = format!("`{pattern}` is not a regular expression");
+                let hint = error
+                    .to_string()
+                    .lines()
+                    .last()
+                    .unwrap_or_default()
+                    .to_owned();
+                self.checker
+                    .report(&below(path, &["expect", "raises"]), message, hint);
             }
         }
+        if expect.either && (expect.raises.is_some() || expect.somewhere) {
+            let hint = "`either` says that it may raise or return; leave one out";
+            self.checker.report(
+                &below(path, &["expect", "either"]),
+                "`either` beside `raises`",
+                hint,
+            );
+        }
+        if expect.untouched && (expect.raises.is_none() || !is_python) {
+            let hint = "it is about the arguments of `python` statements that raise";
+            self.checker.report(
+                &below(path, &["expect", "untouched"]),
+                "`untouched` where no statements must raise",
+                hint,
+            );
+        }
+        if let Some(class) = &expect.class {
+            self.class_of_value(
+                &below(path, &["expect", "class"]),
+                class,
+                expect.value.is_some(),
+            );
+        }
+        if expect.somewhere && expect.raises.is_none() {
+            let hint = "say what is raised: `raises: \".\"`";
+            self.checker.report(
+                &below(path, &["expect", "somewhere"]),
+                "`somewhere` without `raises`",
+                hint,
+            );
+        }
+    }
+
+    /// Checks the parameters of a move, and whether it may stand here.
+    fn verb(&mut self, path: &[Segment], one: &MoveSpec, inside: Inside) {
+        let name = one.verb.name();
         let timeout = match &one.verb {
             Verb::Init(init) => init.timeout_s,
             Verb::NewGroup(group) => group.timeout_s,
             _ => None,
         };
         if let Some(seconds) = timeout {
-            let path = below(&[name, "timeout_s"]);
+            let path = below(path, &[name, "timeout_s"]);
             self.checker.seconds(&path, "timeout_s", seconds);
         }
         match &one.verb {
             Verb::Issue(None, _) if self.script.over.is_empty() => {
                 let hint = "name the ops in `over:`";
                 self.checker
-                    .report_key(&below(&[name]), "`it` stands for nothing", hint);
+                    .report_key(&below(path, &[name]), "`it` stands for nothing", hint);
             }
             Verb::Send(side) | Verb::Recv(side) | Verb::Isend(side) | Verb::Irecv(side) => {
                 let known = self
@@ -138,33 +154,36 @@ impl ScriptChecker<'_, '_> {
                     let message = format!("there is no message `{}`", side.message);
                     let hint = "describe it in the script's `messages:`";
                     self.checker
-                        .report(&below(&[name, "message"]), message, hint);
+                        .report(&below(path, &[name, "message"]), message, hint);
                 }
             }
             Verb::Sleep(time) | Verb::Pause(time) if time.ms > MAX_MS => {
                 let hint = format!("at most {MAX_MS}");
                 self.checker
-                    .report(&below(&[name, "ms"]), format!("{} ms", time.ms), hint);
+                    .report(&below(path, &[name, "ms"]), format!("{} ms", time.ms), hint);
             }
             Verb::Repeat(repeat) => {
                 if !(1..=MAX_TIMES).contains(&repeat.times) {
                     let hint = format!("1 to {MAX_TIMES}");
                     self.checker.report(
-                        &below(&[name, "times"]),
+                        &below(path, &[name, "times"]),
                         format!("{} times", repeat.times),
                         hint,
                     );
                 }
-                self.moves(&below(&[name, "moves"]), &repeat.moves, inside);
+                self.moves(&below(path, &[name, "moves"]), &repeat.moves, inside);
             }
             Verb::Together(together) => {
                 if inside == Inside::Thread {
                     let hint = "threads do not start threads";
-                    self.checker
-                        .report_key(&below(&[name]), "`together` inside `together`", hint);
+                    self.checker.report_key(
+                        &below(path, &[name]),
+                        "`together` inside `together`",
+                        hint,
+                    );
                 }
                 for (index, thread) in together.threads.iter().enumerate() {
-                    let mut path = below(&[name, "threads"]);
+                    let mut path = below(path, &[name, "threads"]);
                     path.push(index.into());
                     self.moves(&path, thread, Inside::Thread);
                 }
@@ -178,15 +197,13 @@ impl ScriptChecker<'_, '_> {
                 if inside == Inside::Thread =>
             {
                 let hint = "what a whole rank does stands outside of `together`";
-                self.checker
-                    .report_key(&below(&[name]), format!("`{name}` on a thread"), hint);
+                self.checker.report_key(
+                    &below(path, &[name]),
+                    format!("`{name}` on a thread"),
+                    hint,
+                );
             }
             _ => {}
-        }
-        if inside == Inside::Thread && one.on.is_some() {
-            let hint = "write `on` beside `together`";
-            self.checker
-                .report(&below(&["on"]), "`on` inside a thread", hint);
         }
     }
 
@@ -213,4 +230,11 @@ impl ScriptChecker<'_, '_> {
 enum Inside {
     Script,
     Thread,
+}
+
+/// Returns the path of a value below the one at `path`.
+fn below(path: &[Segment], rest: &[&str]) -> Vec<Segment> {
+    let mut path = path.to_vec();
+    path.extend(rest.iter().map(|key| Segment::from(*key)));
+    path
 }

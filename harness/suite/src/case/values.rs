@@ -147,8 +147,13 @@ impl JsonSchema for Members {
         json_schema!({
             "description": "Ranks: a list of global ranks such as `[2, 0]`, or a rule. `all`; `even`, `odd`; `first`, `last`; `all_but_first`, `all_but_last`; `first_half` (rounded up), `second_half`; `ends`: the first and the last; `neighbours`: ranks 0 and 1, for copy number n of a group ranks n and n + 1; `reversed`: all, from the last to the first.",
             "anyOf": [
-                {"enum": RULES},
-                {"type": "array", "items": {"type": "integer", "minimum": 0}, "minItems": 1}
+                {"enum": RULES, "description": "A rule."},
+                {
+                    "type": "array",
+                    "items": {"type": "integer", "minimum": 0},
+                    "minItems": 1,
+                    "description": "Global ranks, in this order."
+                }
             ]
         })
     }

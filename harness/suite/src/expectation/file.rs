@@ -137,6 +137,38 @@ impl Checker<'_> {
     /// been reported.
     pub(super) fn entry(&mut self, index: usize, written: Written) -> Option<Entry> {
         let before = self.problems.len();
+        self.outcomes(index, &written);
+        self.texts(index, &written);
+        self.also_passes(index, &written);
+        self.narrow(index, &written.matches);
+        self.sizes(index, &written.matches);
+        self.reason(index, &written);
+        let torch = self.torch(index, &written);
+        if self.problems.len() > before {
+            return None;
+        }
+        Some(Entry {
+            at: format!(
+                "{}:{}",
+                self.document.source().path,
+                self.document.line(way![index])
+            ),
+            outcomes: written.outcome.as_slice().to_vec(),
+            torch,
+            matches: written.matches,
+            classes: listed(written.class.as_ref()),
+            messages: listed(written.message.as_ref()),
+            reason: written.reason,
+            url: written.url,
+            waived: written.waived,
+            intermittent: written.intermittent,
+            also_passes: written.also_passes,
+            waiver: None,
+        })
+    }
+
+    /// Checks the outcomes of an entry.
+    fn outcomes(&mut self, index: usize, written: &Written) {
         let outcomes = written.outcome.as_slice();
         for (item, outcome) in outcomes.iter().enumerate() {
             let path = way![index, "outcome", item];
@@ -166,28 +198,31 @@ impl Checker<'_> {
             }
         }
         if outcomes.contains(&Outcome::InitFailed) {
-            self.about_init(index, &written);
+            self.about_init(index, written);
         }
-        let told = [Outcome::Mismatch, Outcome::Error];
-        if written.class.is_some() && !outcomes.iter().any(|outcome| told.contains(outcome)) {
+        let with_class = [Outcome::Mismatch, Outcome::Error];
+        if written.class.is_some() && !outcomes.iter().any(|outcome| with_class.contains(outcome)) {
             self.report(
                 way![index, "class"],
                 "only a mismatch or an error has a class",
                 "pin the text with `message:`",
             );
         }
-        let listed = |list: &Option<OneOrMany<String>>| {
-            list.as_ref()
-                .map_or_else(Vec::new, |list| list.as_slice().to_vec())
-        };
-        let (classes, messages) = (listed(&written.class), listed(&written.message));
-        if classes.iter().any(|class| !is_name(class)) {
+    }
+
+    /// Checks the classes and messages of an entry.
+    fn texts(&mut self, index: usize, written: &Written) {
+        if listed(written.class.as_ref())
+            .iter()
+            .any(|class| !is_name(class))
+        {
             self.report(
                 way![index, "class"],
                 "not a class of mismatch",
                 "as in the report: `avg-divided-twice`",
             );
         }
+        let messages = listed(written.message.as_ref());
         if messages.iter().any(|message| message.trim().is_empty()) {
             self.report(
                 way![index, "message"],
@@ -195,22 +230,27 @@ impl Checker<'_> {
                 "a part of the summary, or leave it out",
             );
         }
-        if let Some(why) = &written.also_passes {
-            let message = match (why.trim().is_empty(), written.intermittent) {
-                (true, _) => "no word on which checks pass",
-                (false, true) => "`also_passes` beside `intermittent`",
-                (false, false) => "",
-            };
-            if !message.is_empty() {
-                self.report(
-                    way![index, "also_passes"],
-                    message,
-                    "`also_passes` says which of the checks pass; `intermittent` that none always fails",
-                );
-            }
-        }
-        self.narrow(index, &written.matches);
-        self.sizes(index, &written.matches);
+    }
+
+    /// Checks what an entry says of the checks that pass.
+    fn also_passes(&mut self, index: usize, written: &Written) {
+        let Some(why) = &written.also_passes else {
+            return;
+        };
+        let message = match (why.trim().is_empty(), written.intermittent) {
+            (true, _) => "no word on which checks pass",
+            (false, true) => "`also_passes` beside `intermittent`",
+            (false, false) => return,
+        };
+        self.report(
+            way![index, "also_passes"],
+            message,
+            "`also_passes` says which of the checks pass; `intermittent` that none always fails",
+        );
+    }
+
+    /// Checks the reason of an entry and its public issue.
+    fn reason(&mut self, index: usize, written: &Written) {
         if written.reason.trim().is_empty() {
             self.report(
                 way![index, "reason"],
@@ -239,10 +279,13 @@ impl Checker<'_> {
                 self.report(way![index], "an expectation without a public issue", hint);
             }
         }
-        let torch = match written.when.torch.as_deref().map(semver::VersionReq::parse) {
-            None => None,
-            Some(Ok(wanted)) => Some(wanted),
-            Some(Err(_)) => {
+    }
+
+    /// Returns the versions of torch that an entry is for; none if it names none, or they cannot be read.
+    fn torch(&mut self, index: usize, written: &Written) -> Option<semver::VersionReq> {
+        match semver::VersionReq::parse(written.when.torch.as_deref()?) {
+            Ok(wanted) => Some(wanted),
+            Err(_) => {
                 self.report(
                     way![index, "when", "torch"],
                     "not a version requirement",
@@ -250,28 +293,7 @@ impl Checker<'_> {
                 );
                 None
             }
-        };
-        if self.problems.len() > before {
-            return None;
         }
-        Some(Entry {
-            at: format!(
-                "{}:{}",
-                self.document.source().path,
-                self.document.line(way![index])
-            ),
-            outcomes: outcomes.to_vec(),
-            torch,
-            matches: written.matches,
-            classes,
-            messages,
-            reason: written.reason,
-            url: written.url,
-            waived: written.waived,
-            intermittent: written.intermittent,
-            also_passes: written.also_passes,
-            waiver: None,
-        })
     }
 
     /// Reports an entry that matches every check of a platform or backend: it would hide everything.
@@ -380,4 +402,9 @@ fn parse_size(text: &str) -> Option<Size> {
         to.parse().ok()?
     };
     (from <= to).then_some(Size::Between(from, to))
+}
+
+/// Returns the texts of a list that may be left out.
+fn listed(list: Option<&OneOrMany<String>>) -> Vec<String> {
+    list.map_or_else(Vec::new, |list| list.as_slice().to_vec())
 }

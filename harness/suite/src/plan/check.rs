@@ -94,7 +94,7 @@ impl Check {
     }
 }
 
-/// A check of an op in a world of that many ranks.
+/// Returns a check of an op in a world of that many ranks.
 #[cfg(test)]
 pub(crate) fn example_check(
     op: allranks_model::op::Op,

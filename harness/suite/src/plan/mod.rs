@@ -26,7 +26,7 @@ pub use groups::groups;
 pub use program::{ProgramCheck, hang};
 pub use script::{Act, Hang, MessageAct, Move, Script};
 pub use selection::{Selection, Target};
-pub use sequence::{Does, Sequence, Turn, Unit, UnitKind};
+pub use sequence::{Sequence, SequenceAct, SequenceMove, Unit, UnitKind};
 pub use shard::{Shard, ShardError, Share};
 
 #[cfg(test)]

@@ -27,7 +27,7 @@ use serde_json::{Map, Value, json};
 
 use super::context::ScenarioContext;
 use super::op_point::single;
-use super::sequence::{Does, Sequence, Turn, Unit, UnitKind};
+use super::sequence::{Sequence, SequenceAct, SequenceMove, Unit, UnitKind};
 use crate::case::{RandomSpec, StepParams, SweepSpec};
 use allranks_model::axes::Layout;
 use allranks_model::capability::Declared;
@@ -145,7 +145,14 @@ impl Drawing<'_> {
             let asynchronous = self.spec.asynchronous;
             let keeps = gives_work && self.rng.percent(asynchronous);
             let unit = self.add(UnitKind::Op(op), with);
-            self.turn(unit, if keeps { Does::Issue } else { Does::Make });
+            self.turn(
+                unit,
+                if keeps {
+                    SequenceAct::Issue
+                } else {
+                    SequenceAct::Make
+                },
+            );
             if keeps {
                 self.pend(unit, group.ranks.clone());
             }
@@ -171,11 +178,11 @@ impl Drawing<'_> {
             let (from, to) = (group.ranks[from], group.ranks[(from + step) % group.size()]);
             let unit = self.add(UnitKind::Message { from, to }, with);
             let (turns, keepers) = match self.rng.below(8) {
-                0..3 => ([Does::Isend, Does::Irecv], vec![from, to]),
-                3..5 => ([Does::Irecv, Does::Isend], vec![from, to]),
-                5 => ([Does::Irecv, Does::Send], vec![to]),
-                6 => ([Does::Isend, Does::Recv], vec![from]),
-                _ => ([Does::Send, Does::Recv], vec![]),
+                0..3 => ([SequenceAct::Isend, SequenceAct::Irecv], vec![from, to]),
+                3..5 => ([SequenceAct::Irecv, SequenceAct::Isend], vec![from, to]),
+                5 => ([SequenceAct::Irecv, SequenceAct::Send], vec![to]),
+                6 => ([SequenceAct::Isend, SequenceAct::Recv], vec![from]),
+                _ => ([SequenceAct::Send, SequenceAct::Recv], vec![]),
             };
             for does in turns {
                 self.turn(unit, does);
@@ -198,7 +205,7 @@ impl Drawing<'_> {
         let unit = self.pending[at].unit;
         if together {
             self.pending.remove(at);
-            self.turn(unit, Does::Wait(None));
+            self.turn(unit, SequenceAct::Wait(None));
             return true;
         }
         let rank = self.rng.below(self.pending[at].ranks.len() as u64) as usize;
@@ -207,7 +214,7 @@ impl Drawing<'_> {
         if self.pending[at].ranks.is_empty() {
             self.pending.remove(at);
         }
-        self.turn(unit, Does::Wait(Some(rank)));
+        self.turn(unit, SequenceAct::Wait(Some(rank)));
         true
     }
 
@@ -280,8 +287,8 @@ impl Drawing<'_> {
         unit
     }
 
-    fn turn(&mut self, unit: usize, does: Does) {
-        self.sequence.turns.push(Turn { unit, does });
+    fn turn(&mut self, unit: usize, does: SequenceAct) {
+        self.sequence.turns.push(SequenceMove { unit, does });
     }
 
     fn pend(&mut self, unit: usize, ranks: Vec<Rank>) {

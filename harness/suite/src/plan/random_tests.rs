@@ -141,7 +141,7 @@ impl<'s> Model<'s> {
     }
 }
 
-/// What the suite has of random sequences on Gloo.
+/// Returns what the suite has of random sequences on Gloo.
 fn planned() -> Plan {
     let checkout = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let files = [
@@ -162,7 +162,7 @@ fn planned() -> Plan {
     plan(&library.cases, &targets, &Selection::default())
 }
 
-/// Every script of the plan, with its world's size.
+/// Returns every script of the plan, with its world's size.
 fn scripts(plan: &Plan) -> Vec<(WorldSize, &Script)> {
     let checks = plan
         .scenarios
@@ -263,22 +263,25 @@ fn a_sequence_has_all_it_promises() {
             // Those of the longer case are of many kinds.
             continue;
         }
-        let count = |does: fn(&Does) -> bool| {
+        let count = |does: fn(&SequenceAct) -> bool| {
             let turns = sequence.turns.iter();
             turns.filter(|turn| does(&turn.does)).count()
         };
-        assert!(count(|does| matches!(does, Does::Issue)) > 15, "async");
-        assert!(count(|does| matches!(does, Does::Make)) > 15, "sync");
         assert!(
-            count(|does| matches!(does, Does::Isend | Does::Send)) > 8,
+            count(|does| matches!(does, SequenceAct::Issue)) > 15,
+            "async"
+        );
+        assert!(count(|does| matches!(does, SequenceAct::Make)) > 15, "sync");
+        assert!(
+            count(|does| matches!(does, SequenceAct::Isend | SequenceAct::Send)) > 8,
             "messages"
         );
         assert!(
-            count(|does| matches!(does, Does::Wait(Some(_)))) > 15,
+            count(|does| matches!(does, SequenceAct::Wait(Some(_)))) > 15,
             "waits of one rank"
         );
         assert!(
-            count(|does| matches!(does, Does::Wait(None))) > 10,
+            count(|does| matches!(does, SequenceAct::Wait(None))) > 10,
             "waits of all"
         );
         let groups: std::collections::BTreeSet<_> = script

@@ -10,8 +10,8 @@ use super::context::ScenarioContext;
 use super::groups::is_on_host;
 use super::op_point::single;
 use crate::case::{
-    Afterwards, AnySource, ExpectSpec, InitMove, IssueSpec, Members, MessageSpec, MoveSpec,
-    ScriptSpec, SteadySpec, StepParams, SweepSpec, Verb,
+    Afterwards, AnySource, ExpectSpec, InitMove, IssueSpec, Members, MessageMove, MessageSpec,
+    MoveSpec, NewGroupMove, ScriptSpec, SteadySpec, StepParams, SweepSpec, Verb,
 };
 use allranks_model::axes::{Mode, Pairs, TensorKind};
 use allranks_model::capability::Declared;
@@ -285,6 +285,7 @@ impl ScriptBuilder<'_> {
         Ok(moves)
     }
 
+    /// Returns one move that is no loop: its ranks, and what they do.
     fn one(&mut self, spec: &MoveSpec) -> Result<Move, String> {
         let everyone = || self.size.ranks().collect::<Vec<_>>();
         let mut ranks = spec
@@ -311,35 +312,9 @@ impl ScriptBuilder<'_> {
             }
             Verb::Send(side) | Verb::Recv(side) | Verb::Isend(side) | Verb::Irecv(side) => {
                 label += &format!(" {}", side.message);
-                let check = self.message(&side.message)?;
-                let sends = matches!(spec.verb, Verb::Send(_) | Verb::Isend(_));
-                let blocking = matches!(spec.verb, Verb::Send(_) | Verb::Recv(_));
-                let Pairs::Link { from, to } = self.checks[check].pairs else {
-                    return Err(format!("`{}` is not a message", side.message));
-                };
-                // Platform files declare patterns of pairs; one pair is part of a ring.
-                let message = OpCheck {
-                    pairs: Pairs::Ring,
-                    ..self.checks[check].clone()
-                };
-                let declared = self.place.backend.declares_any_source(&message);
-                if let Declared::Unsupported(what) = declared
-                    && side.any_source
-                {
-                    self.undeclared_source.get_or_insert(what);
-                }
-                let rank = self.checks[check].group.ranks[if sends { from } else { to } as usize];
-                ranks = vec![rank];
-                Act::Issue {
-                    check,
-                    keeps: !blocking,
-                    message: Some(MessageAct {
-                        sends,
-                        blocking,
-                        any_source: side.any_source,
-                    }),
-                    judged: None,
-                }
+                let act;
+                (ranks, act) = self.message_side(&spec.verb, side)?;
+                act
             }
             Verb::Wait(wait) => {
                 let names = wait.of.as_slice();
@@ -377,24 +352,7 @@ impl ScriptBuilder<'_> {
             }
             Verb::NewGroup(group) => {
                 label += &format!(" {}", group.name);
-                let members = group.ranks.in_world(self.size);
-                let mut ranks = members.clone();
-                ranks.sort_unstable();
-                self.groups.retain(|other| other.name != group.name);
-                self.groups.push(Arc::new(Group {
-                    name: group.name.clone(),
-                    ranks,
-                    backend: group.backend.clone(),
-                    on_host: is_on_host(self.place.platform, group.backend.as_deref()),
-                    how: Creation::default(),
-                }));
-                Act::NewGroup {
-                    name: group.name.clone(),
-                    ranks: members,
-                    backend: group.backend.clone(),
-                    timeout_s: group.timeout_s,
-                    local_sync: group.local_sync,
-                }
+                self.new_group(group)
             }
             Verb::Abort(of) => Act::Abort(of.group.clone()),
             Verb::Python(python) => Act::Python {
@@ -417,6 +375,65 @@ impl ScriptBuilder<'_> {
             expect: spec.expect.clone(),
             label,
         })
+    }
+
+    /// Returns the rank that sends or receives a message, and what it does.
+    fn message_side(
+        &mut self,
+        verb: &Verb,
+        side: &MessageMove,
+    ) -> Result<(Vec<Rank>, Act), String> {
+        let check = self.message(&side.message)?;
+        let sends = matches!(verb, Verb::Send(_) | Verb::Isend(_));
+        let blocking = matches!(verb, Verb::Send(_) | Verb::Recv(_));
+        let Pairs::Link { from, to } = self.checks[check].pairs else {
+            return Err(format!("`{}` is not a message", side.message));
+        };
+        // Platform files declare patterns of pairs; one pair is part of a ring.
+        let message = OpCheck {
+            pairs: Pairs::Ring,
+            ..self.checks[check].clone()
+        };
+        let declared = self.place.backend.declares_any_source(&message);
+        if let Declared::Unsupported(what) = declared
+            && side.any_source
+        {
+            self.undeclared_source.get_or_insert(what);
+        }
+        let rank = self.checks[check].group.ranks[if sends { from } else { to } as usize];
+        let act = Act::Issue {
+            check,
+            keeps: !blocking,
+            message: Some(MessageAct {
+                sends,
+                blocking,
+                any_source: side.any_source,
+            }),
+            judged: None,
+        };
+        Ok((vec![rank], act))
+    }
+
+    /// Adds a group that the script makes, in the place of an earlier one of its name, and returns the call that makes it.
+    fn new_group(&mut self, group: &NewGroupMove) -> Act {
+        let members = group.ranks.in_world(self.size);
+        let mut ranks = members.clone();
+        ranks.sort_unstable();
+        self.groups.retain(|other| other.name != group.name);
+        self.groups.push(Arc::new(Group {
+            name: group.name.clone(),
+            ranks,
+            backend: group.backend.clone(),
+            on_host: is_on_host(self.place.platform, group.backend.as_deref()),
+            how: Creation::default(),
+        }));
+        Act::NewGroup {
+            name: group.name.clone(),
+            ranks: members,
+            backend: group.backend.clone(),
+            timeout_s: group.timeout_s,
+            local_sync: group.local_sync,
+        }
     }
 
     /// Returns a mark's name. Inside loops the turn is part of it, so that each turn has marks of its own.

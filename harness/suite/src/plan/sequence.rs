@@ -20,7 +20,7 @@ pub struct Sequence {
     /// Its ops and messages, in the order in which they are issued.
     pub units: Vec<Unit>,
     /// The moves, in one order for all ranks. Every rank makes its own.
-    pub turns: Vec<Turn>,
+    pub turns: Vec<SequenceMove>,
 }
 
 /// An op or a message of a sequence. All of its moves are there, or none.
@@ -50,16 +50,16 @@ pub enum UnitKind {
 
 /// One move of a sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Turn {
+pub struct SequenceMove {
     /// The place of its unit in [`Sequence::units`].
     pub unit: usize,
     /// What is done, and by which of the unit's ranks.
-    pub does: Does,
+    pub does: SequenceAct,
 }
 
 /// What a move does for its unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Does {
+pub enum SequenceAct {
     /// Every member calls the op, and has its result when the call returns.
     Make,
     /// Every member issues the op as async, and keeps its work.
@@ -82,7 +82,7 @@ impl Sequence {
     pub fn only(&self, units: &[usize]) -> Self {
         let turns = self.turns.iter().filter_map(|turn| {
             let unit = units.iter().position(|unit| *unit == turn.unit)?;
-            Some(Turn { unit, ..*turn })
+            Some(SequenceMove { unit, ..*turn })
         });
         Self {
             name: self.name.clone(),
@@ -141,20 +141,20 @@ impl Sequence {
         json!({"name": self.name, "messages": messages, "moves": moves})
     }
 
-    fn turn(&self, turn: Turn) -> Value {
+    fn turn(&self, turn: SequenceMove) -> Value {
         let unit = &self.units[turn.unit];
         let side = || json!({"message": unit.name});
         let (verb, params) = match turn.does {
-            Does::Make => (unit.verb(), json!({"with": unit.with})),
-            Does::Issue => (unit.verb(), json!({"as": unit.name, "with": unit.with})),
-            Does::Send => ("send", side()),
-            Does::Recv => ("recv", side()),
-            Does::Isend => ("isend", side()),
-            Does::Irecv => ("irecv", side()),
-            Does::Wait(_) => ("wait", json!({"of": unit.name})),
+            SequenceAct::Make => (unit.verb(), json!({"with": unit.with})),
+            SequenceAct::Issue => (unit.verb(), json!({"as": unit.name, "with": unit.with})),
+            SequenceAct::Send => ("send", side()),
+            SequenceAct::Recv => ("recv", side()),
+            SequenceAct::Isend => ("isend", side()),
+            SequenceAct::Irecv => ("irecv", side()),
+            SequenceAct::Wait(_) => ("wait", json!({"of": unit.name})),
         };
         match turn.does {
-            Does::Wait(Some(rank)) => json!({verb: params, "on": [rank.0]}),
+            SequenceAct::Wait(Some(rank)) => json!({verb: params, "on": [rank.0]}),
             _ => json!({verb: params}),
         }
     }
@@ -211,7 +211,7 @@ mod tests {
             with: with(value),
         };
         let (from, to) = (Rank(2), Rank(0));
-        let turn = |unit, does| Turn { unit, does };
+        let turn = |unit, does| SequenceMove { unit, does };
         Sequence {
             name: "mix-1".to_owned(),
             units: vec![
@@ -224,12 +224,12 @@ mod tests {
                 unit("op3", UnitKind::Message { from, to }, json!({"tag": 7})),
             ],
             turns: vec![
-                turn(1, Does::Issue),
-                turn(0, Does::Make),
-                turn(2, Does::Irecv),
-                turn(2, Does::Send),
-                turn(1, Does::Wait(Some(Rank(1)))),
-                turn(2, Does::Wait(None)),
+                turn(1, SequenceAct::Issue),
+                turn(0, SequenceAct::Make),
+                turn(2, SequenceAct::Irecv),
+                turn(2, SequenceAct::Send),
+                turn(1, SequenceAct::Wait(Some(Rank(1)))),
+                turn(2, SequenceAct::Wait(None)),
             ],
         }
     }

@@ -12,6 +12,9 @@ use allranks_model::recipe::{CpuBackend, DeviceId, SetDevice};
 use allranks_yaml as yaml;
 use allranks_yaml::{Diagnostic, Document, Focus, Segment, Source, way, yaml_files};
 
+/// The form of names.
+const NAME: &str = "lower-case letters, digits, `_` and `-`";
+
 /// Loads platform files, and those in folders, and sorts the platforms by name. Backends that are made of another one
 /// inherit from it.
 ///
@@ -151,8 +154,18 @@ impl Checker<'_> {
         self.problems.push(problem.hint(hint));
     }
 
+    /// Checks all fields of a platform file.
     fn platform(&mut self, platform: &Platform) {
-        const NAME: &str = "lower-case letters, digits, `_` and `-`";
+        self.names(platform);
+        self.python(platform);
+        self.recipe(platform);
+        self.variables(platform);
+        self.requires(platform);
+        self.backends(platform);
+    }
+
+    /// Checks the names of the platform and of its device type.
+    fn names(&mut self, platform: &Platform) {
         if !is_name(&platform.name) {
             let message = format!("`{}` is not a platform's name", platform.name);
             self.report(way!["name"], Focus::Value, message, NAME);
@@ -166,6 +179,10 @@ impl Checker<'_> {
                 "as in torch.device: `cpu`, `cuda`, `xpu`",
             );
         }
+    }
+
+    /// Checks the modules, functions and expressions of Python, and the variable that selects devices.
+    fn python(&mut self, platform: &Platform) {
         for (index, module) in platform.import.iter().enumerate() {
             if !is_dotted(module) {
                 let message = format!("`{module}` is not a Python module");
@@ -216,7 +233,10 @@ impl Checker<'_> {
                 "such as `CUDA_VISIBLE_DEVICES`",
             );
         }
-        self.recipe(platform);
+    }
+
+    /// Checks the names of environment variables.
+    fn variables(&mut self, platform: &Platform) {
         for name in platform.env.keys().filter(|name| !is_env_name(name)) {
             let message = format!("`{name}` is not a variable's name");
             self.report(
@@ -226,6 +246,10 @@ impl Checker<'_> {
                 "letters, digits and `_`",
             );
         }
+    }
+
+    /// Checks the versions that are required of packages.
+    fn requires(&mut self, platform: &Platform) {
         for (package, version) in &platform.requires {
             if semver::VersionReq::parse(version).is_err() {
                 let message = format!("`{version}` is not a version requirement");
@@ -237,6 +261,10 @@ impl Checker<'_> {
                 );
             }
         }
+    }
+
+    /// Checks the backends.
+    fn backends(&mut self, platform: &Platform) {
         if platform.backends.is_empty() {
             self.report(
                 way!["backends"],

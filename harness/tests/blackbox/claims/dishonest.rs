@@ -23,7 +23,7 @@ const WAIVED: &str =
     "It drops the last element. (waiver of COLL-001 until 2099-12-31, approved by numerics team)";
 
 /// A change of the base, and the ids of the reasons that it leads to.
-struct Lie {
+struct Forgery {
     name: &'static str,
     reasons: &'static [&'static str],
     /// Whether the manifest follows the change.
@@ -31,8 +31,12 @@ struct Lie {
     change: fn(&mut Package),
 }
 
-fn lie(name: &'static str, reasons: &'static [&'static str], change: fn(&mut Package)) -> Lie {
-    Lie {
+fn forgery(
+    name: &'static str,
+    reasons: &'static [&'static str],
+    change: fn(&mut Package),
+) -> Forgery {
+    Forgery {
         name,
         reasons,
         is_listed: true,
@@ -41,10 +45,14 @@ fn lie(name: &'static str, reasons: &'static [&'static str], change: fn(&mut Pac
 }
 
 /// A change that the manifest does not follow.
-fn damage(name: &'static str, reasons: &'static [&'static str], change: fn(&mut Package)) -> Lie {
-    Lie {
+fn damage(
+    name: &'static str,
+    reasons: &'static [&'static str],
+    change: fn(&mut Package),
+) -> Forgery {
+    Forgery {
         is_listed: false,
-        ..lie(name, reasons, change)
+        ..forgery(name, reasons, change)
     }
 }
 
@@ -60,9 +68,9 @@ pub fn tests() -> Vec<Test> {
         claims(),
         waivers(),
     ];
-    let lies = all.into_iter().flatten().map(|lie| {
-        plain(format!("claims::rejected::{}", lie.name), move || {
-            reject(&lie)
+    let forgeries = all.into_iter().flatten().map(|forgery| {
+        plain(format!("claims::rejected::{}", forgery.name), move || {
+            reject(&forgery)
         })
     });
     let honest = plain("claims::of_a_waived_failure", accept_waiver);
@@ -70,7 +78,7 @@ pub fn tests() -> Vec<Test> {
         "claims::of_a_failure_that_was_waived_in_two_ways",
         accept_two_ways,
     );
-    lies.chain([honest, two_ways]).collect()
+    forgeries.chain([honest, two_ways]).collect()
 }
 
 fn changed(change: impl Fn(&mut Package)) -> Package {
@@ -79,10 +87,10 @@ fn changed(change: impl Fn(&mut Package)) -> Package {
     package
 }
 
-fn reject(lie: &Lie) {
-    let stage = Stage::new("claim-lie");
-    let mut package = changed(lie.change);
-    if lie.is_listed {
+fn reject(forgery: &Forgery) {
+    let stage = Stage::new("claim-forgery");
+    let mut package = changed(forgery.change);
+    if forgery.is_listed {
         package.relist();
     }
     let path = package.write(&stage, "p.tar.zst");
@@ -94,7 +102,7 @@ fn reject(lie: &Lie) {
         .iter()
         .map(|one| one["reason"].as_str().unwrap())
         .collect();
-    assert_eq!(reasons, lie.reasons, "{rejections:#?}");
+    assert_eq!(reasons, forgery.reasons, "{rejections:#?}");
     // What is told is about the package, and not about this machine.
     for one in rejections {
         let text = one["text"].as_str().unwrap();
@@ -149,7 +157,7 @@ fn accept_two_ways() {
 }
 
 /// Damaged archives and manifests.
-fn files() -> Vec<Lie> {
+fn files() -> Vec<Forgery> {
     vec![
         damage("a_file_is_missing", &["missing-file"], |package| {
             package.files.remove("runs/2/environment.json");
@@ -177,7 +185,7 @@ fn files() -> Vec<Lie> {
                 .files
                 .insert("manifest.json".to_owned(), b"{".to_vec());
         }),
-        lie("another_format", &["bad-manifest"], |package| {
+        forgery("another_format", &["bad-manifest"], |package| {
             package.replace("manifest.json", "\"format\": 1", "\"format\": 2");
         }),
         damage("a_path_that_leads_out", &["unsafe-path"], |package| {
@@ -200,25 +208,25 @@ fn files() -> Vec<Lie> {
                 .entries
                 .push(("product.yaml".to_owned(), EntryType::Regular));
         }),
-        lie("a_log_is_missing", &["missing-log"], |package| {
+        forgery("a_log_is_missing", &["missing-log"], |package| {
             let mut names = package.files.keys().cloned();
             let log = names.find(|name| name.starts_with("runs/1/logs/"));
             package.files.remove(&log.unwrap());
         }),
-        lie("no_environment", &["missing-environment"], |package| {
+        forgery("no_environment", &["missing-environment"], |package| {
             package.files.remove("runs/1/environment.json");
         }),
     ]
 }
 
 /// Another suite, another driver, other files.
-fn suites() -> Vec<Lie> {
+fn suites() -> Vec<Forgery> {
     vec![
-        lie("another_version", &["other-suite"], |package| {
+        forgery("another_version", &["other-suite"], |package| {
             package.change_head(|head| head["allranks"] = json!("0.0.9"));
             set_manifest(package, "allranks", json!("0.0.9"));
         }),
-        lie("other_cases", &["other-suite"], |package| {
+        forgery("other_cases", &["other-suite"], |package| {
             package.change_head(|head| head["origin"]["identity"]["cases"] = json!("00"));
             let mut manifest: Value =
                 serde_json::from_slice(&package.files["manifest.json"]).unwrap();
@@ -228,7 +236,7 @@ fn suites() -> Vec<Lie> {
                 manifest.to_string().into_bytes(),
             );
         }),
-        lie(
+        forgery(
             "a_suite_that_is_not_the_runs",
             &["bad-manifest"],
             |package| {
@@ -242,7 +250,7 @@ fn suites() -> Vec<Lie> {
             },
         ),
         // It says that the Python driver ran, of which the digest is known.
-        lie(
+        forgery(
             "another_driver",
             &["other-driver", "missing-environment"],
             |package| {
@@ -256,14 +264,14 @@ fn suites() -> Vec<Lie> {
                 });
             },
         ),
-        lie("another_platform_file", &["edited-input"], |package| {
+        forgery("another_platform_file", &["edited-input"], |package| {
             package.replace(
                 "platforms/01-pretend.yaml",
                 "name: pretend",
                 "# harmless\nname: pretend",
             );
         }),
-        lie(
+        forgery(
             "a_waiver_file_that_the_runs_were_not_given",
             &["edited-input"],
             |package| {
@@ -272,7 +280,7 @@ fn suites() -> Vec<Lie> {
                     .insert("waivers/02-more.yaml".to_owned(), WAIVER.into());
             },
         ),
-        lie("a_platform_file_that_is_wrong", &["bad-input"], |package| {
+        forgery("a_platform_file_that_is_wrong", &["bad-input"], |package| {
             let text = package.text("platforms/01-pretend.yaml");
             package.give("platforms/01-pretend.yaml", &format!("{text}unknown: 1\n"));
         }),
@@ -280,51 +288,51 @@ fn suites() -> Vec<Lie> {
 }
 
 /// Runs that are not whole, or whose records were touched.
-fn records() -> Vec<Lie> {
+fn records() -> Vec<Forgery> {
     vec![
-        lie("a_line_that_is_no_record", &["run-unreadable"], |package| {
+        forgery("a_line_that_is_no_record", &["run-unreadable"], |package| {
             let text = package.text("runs/1/results.jsonl");
             let text = text.replacen('\n', "\nnonsense\n", 2);
             package
                 .files
                 .insert("runs/1/results.jsonl".to_owned(), text.into_bytes());
         }),
-        lie("a_run_without_an_end", &["run-cut-off"], |package| {
+        forgery("a_run_without_an_end", &["run-cut-off"], |package| {
             let mut records = package.records(2);
             records.retain(|record| record["type"] != "end");
             package.set_records(2, &records);
         }),
-        lie("an_interrupted_run", &["run-cut-off"], |package| {
+        forgery("an_interrupted_run", &["run-cut-off"], |package| {
             let mut records = package.records(1);
             records.last_mut().unwrap()["troubles"] = json!(["interrupted"]);
             package.set_records(1, &records);
         }),
-        lie("a_merged_run", &["run-derived"], |package| {
+        forgery("a_merged_run", &["run-derived"], |package| {
             package.change_head(|head| {
                 head.as_object_mut().unwrap().remove("origin");
             });
         }),
-        lie("a_check_less", &["run-partial"], |package| {
+        forgery("a_check_less", &["run-partial"], |package| {
             package.change(|records| {
                 let is_refused = |record: &Value| record["outcome"] == "unsupported";
                 let place = records.iter().position(is_refused).unwrap();
                 records.remove(place);
             });
         }),
-        lie("a_scenario_less", &["run-partial"], |package| {
+        forgery("a_scenario_less", &["run-partial"], |package| {
             package.change(|records| {
                 let gone = "collectives/smoke@pretend.gloo.ws4";
                 records.retain(|record| record["scenario"] != gone && record["id"] != gone);
             });
         }),
-        lie(
+        forgery(
             "a_check_less_than_planned",
             &["run-partial", "edited-totals"],
             |package| {
                 package.change_head(|head| head["planned"]["checks"] = json!(141));
             },
         ),
-        lie("a_check_more", &["unplanned-check"], |package| {
+        forgery("a_check_more", &["unplanned-check"], |package| {
             package.change(|records| {
                 let is_pass = |record: &Value| record["outcome"] == "pass";
                 let mut more = records
@@ -336,42 +344,42 @@ fn records() -> Vec<Lie> {
                 records.insert(1, more);
             });
         }),
-        lie("a_check_twice", &["edited-record"], |package| {
+        forgery("a_check_twice", &["edited-record"], |package| {
             package.change(|records| {
                 let again = records[1].clone();
                 records.insert(1, again);
             });
         }),
-        lie("a_check_that_covers_less", &["edited-record"], |package| {
+        forgery("a_check_that_covers_less", &["edited-record"], |package| {
             package.change_check(is_pass, |check| check["covers"] = json!([]));
         }),
-        lie("a_check_in_another_world", &["edited-record"], |package| {
+        forgery("a_check_in_another_world", &["edited-record"], |package| {
             package.change_check(is_pass, |check| check["column"]["world_size"] = json!(8));
         }),
-        lie(
+        forgery(
             "a_check_of_other_parameters",
             &["edited-record"],
             |package| {
                 package.change_check(is_sum, |check| check["params"]["dtype"] = json!("float64"));
             },
         ),
-        lie("a_failure_tried_again", &["run-retried"], |package| {
+        forgery("a_failure_tried_again", &["run-retried"], |package| {
             package.change_check(is_pass, |check| {
                 check["observations"] = json!({"before": "regression: mismatch"});
             });
         }),
-        lie("other_totals", &["edited-totals"], |package| {
+        forgery("other_totals", &["edited-totals"], |package| {
             let mut records = package.records(1);
             let end = records.last_mut().unwrap();
             end["verdicts"] = json!({"expected": 1000});
             package.set_records(1, &records);
         }),
-        lie("another_exit_code", &["edited-totals"], |package| {
+        forgery("another_exit_code", &["edited-totals"], |package| {
             let mut records = package.records(1);
             records.last_mut().unwrap()["exit_code"] = json!(4);
             package.set_records(1, &records);
         }),
-        lie("one_run_twice", &["run-reused"], |package| {
+        forgery("one_run_twice", &["run-reused"], |package| {
             let copies: Vec<_> = package
                 .files
                 .iter()
@@ -384,13 +392,13 @@ fn records() -> Vec<Lie> {
                 package.files.insert(format!("runs/2/{path}"), bytes);
             }
         }),
-        lie("one_run_under_two_names", &["run-reused"], |package| {
+        forgery("one_run_under_two_names", &["run-reused"], |package| {
             let mut records = package.records(1);
             records[0]["name"] = json!("another");
             records[0]["started"] = json!(1);
             package.set_records(2, &records);
         }),
-        lie(
+        forgery(
             "runs_of_two_versions_of_torch",
             &["runs-differ"],
             |package| {
@@ -404,7 +412,7 @@ fn records() -> Vec<Lie> {
                 });
             },
         ),
-        lie(
+        forgery(
             "runs_that_were_given_other_files",
             &["runs-differ"],
             |package| {
@@ -413,7 +421,7 @@ fn records() -> Vec<Lie> {
                 package.set_records(2, &records);
             },
         ),
-        lie("runs_that_disagree", &["runs-disagree"], |package| {
+        forgery("runs_that_disagree", &["runs-disagree"], |package| {
             package.change_run(2, |records| {
                 let is_refused = |record: &&mut Value| record["outcome"] == "unsupported";
                 records.iter_mut().find(is_refused).unwrap()["class"] = json!("another");
@@ -423,9 +431,9 @@ fn records() -> Vec<Lie> {
 }
 
 /// Passes without the worlds that they came from.
-fn scenarios() -> Vec<Lie> {
+fn scenarios() -> Vec<Forgery> {
     vec![
-        lie("passes_without_a_world", &["implausible-pass"], |package| {
+        forgery("passes_without_a_world", &["implausible-pass"], |package| {
             package.change(|records| {
                 for scenario in scenarios_of(records) {
                     scenario["worlds"] = json!(0);
@@ -434,7 +442,7 @@ fn scenarios() -> Vec<Lie> {
             });
             package.files.retain(|path, _| !path.contains("/logs/"));
         }),
-        lie("passes_without_ranks", &["implausible-pass"], |package| {
+        forgery("passes_without_ranks", &["implausible-pass"], |package| {
             package.change(|records| {
                 for scenario in scenarios_of(records) {
                     scenario["trouble"] = json!("it could not be started");
@@ -442,7 +450,7 @@ fn scenarios() -> Vec<Lie> {
                 }
             });
         }),
-        lie(
+        forgery(
             "passes_in_a_world_that_failed",
             &["implausible-pass"],
             |package| {
@@ -452,7 +460,7 @@ fn scenarios() -> Vec<Lie> {
                 });
             },
         ),
-        lie(
+        forgery(
             "passes_of_ranks_that_never_began",
             &["implausible-pass"],
             |package| {
@@ -462,7 +470,7 @@ fn scenarios() -> Vec<Lie> {
                 });
             },
         ),
-        lie(
+        forgery(
             "passes_of_ranks_that_were_killed",
             &["implausible-pass"],
             |package| {
@@ -472,26 +480,26 @@ fn scenarios() -> Vec<Lie> {
                 });
             },
         ),
-        lie("one_log_for_all_ranks", &["missing-log"], |package| {
+        forgery("one_log_for_all_ranks", &["missing-log"], |package| {
             package.change(|records| {
                 let ranks = scenarios_of(records).flat_map(ranks_of);
                 ranks.for_each(|rank| rank["log"] = json!("results.jsonl"));
             });
         }),
-        lie("a_scenario_more", &["unplanned-check"], |package| {
+        forgery("a_scenario_more", &["unplanned-check"], |package| {
             package.change(|records| {
                 let mut more = scenarios_of(records).next().unwrap().clone();
                 more["id"] = json!("collectives/smoke@pretend.gloo.ws9");
                 records.insert(1, more);
             });
         }),
-        lie("a_scenario_twice", &["edited-record"], |package| {
+        forgery("a_scenario_twice", &["edited-record"], |package| {
             package.change(|records| {
                 let again = scenarios_of(records).next().unwrap().clone();
                 records.insert(1, again);
             });
         }),
-        lie(
+        forgery(
             "a_scenario_under_another_title",
             &["edited-record"],
             |package| {
@@ -502,7 +510,7 @@ fn scenarios() -> Vec<Lie> {
                 });
             },
         ),
-        lie("other_requirements", &["edited-record"], |package| {
+        forgery("other_requirements", &["edited-record"], |package| {
             package.change_head(|head| {
                 head["requirements"]["COLL-001"] = json!("Results MAY be right.");
             });
@@ -511,15 +519,15 @@ fn scenarios() -> Vec<Lie> {
 }
 
 /// Runs that are said to be two, and times at which nothing was.
-fn copies() -> Vec<Lie> {
+fn copies() -> Vec<Forgery> {
     vec![
-        lie("a_copy_with_other_times", &["run-reused"], |package| {
+        forgery("a_copy_with_other_times", &["run-reused"], |package| {
             copy_run(package, |index, time| time + 1 + index % 7);
         }),
-        lie("a_copy_without_times", &["run-reused"], |package| {
+        forgery("a_copy_without_times", &["run-reused"], |package| {
             copy_run(package, |_, _| 0);
         }),
-        lie(
+        forgery(
             "passes_that_took_no_time",
             &["implausible-pass"],
             |package| {
@@ -530,7 +538,7 @@ fn copies() -> Vec<Lie> {
                 });
             },
         ),
-        lie("runs_at_the_same_time", &["runs-overlap"], |package| {
+        forgery("runs_at_the_same_time", &["runs-overlap"], |package| {
             for run in [1, 2] {
                 let mut records = package.records(run);
                 records[0]["started"] = json!(1_000_000_000);
@@ -538,17 +546,17 @@ fn copies() -> Vec<Lie> {
                 package.set_records(run, &records);
             }
         }),
-        lie(
+        forgery(
             "a_package_older_than_its_runs",
             &["bad-manifest"],
             |package| {
                 set_manifest(package, "created", json!(1));
             },
         ),
-        lie("a_package_of_another_year", &["bad-manifest"], |package| {
+        forgery("a_package_of_another_year", &["bad-manifest"], |package| {
             set_manifest(package, "created", json!(9_000_000_000_u64));
         }),
-        lie(
+        forgery(
             "a_run_in_less_than_its_time",
             &["edited-totals"],
             |package| {
@@ -557,7 +565,7 @@ fn copies() -> Vec<Lie> {
                 package.set_records(1, &records);
             },
         ),
-        lie(
+        forgery(
             "trouble_without_consequence",
             &["edited-totals"],
             |package| {
@@ -566,21 +574,21 @@ fn copies() -> Vec<Lie> {
                 package.set_records(1, &records);
             },
         ),
-        lie("trouble_of_the_harness", &["harness-failed"], |package| {
+        forgery("trouble_of_the_harness", &["harness-failed"], |package| {
             let mut records = package.records(1);
             let end = records.last_mut().unwrap();
             end["troubles"] = json!(["a disk was full"]);
             end["exit_code"] = json!(10);
             package.set_records(1, &records);
         }),
-        lie("an_incomplete_run", &["run-partial"], |package| {
+        forgery("an_incomplete_run", &["run-partial"], |package| {
             let mut records = package.records(1);
             let end = records.last_mut().unwrap();
             end["troubles"] = json!(["a node was lost"]);
             end["exit_code"] = json!(4);
             package.set_records(1, &records);
         }),
-        lie(
+        forgery(
             "an_empty_environment",
             &["missing-environment"],
             |package| {
@@ -589,7 +597,7 @@ fn copies() -> Vec<Lie> {
                     .insert("runs/2/environment.json".to_owned(), b"{}".to_vec());
             },
         ),
-        lie(
+        forgery(
             "a_manifest_of_another_version",
             &["bad-manifest"],
             |package| {
@@ -641,12 +649,12 @@ fn copy_run(package: &mut Package, time: impl Fn(u64, u64) -> u64) {
 }
 
 /// Outcomes and verdicts that are not what they are said to be.
-fn outcomes() -> Vec<Lie> {
+fn outcomes() -> Vec<Forgery> {
     vec![
-        lie("a_failure_of_a_must", &["must-failed"], |package| {
+        forgery("a_failure_of_a_must", &["must-failed"], |package| {
             fail(package, |check| check["verdict"] = json!("regression"));
         }),
-        lie(
+        forgery(
             "a_failure_in_one_run",
             &["must-failed", "runs-disagree"],
             |package| {
@@ -660,21 +668,21 @@ fn outcomes() -> Vec<Lie> {
                 });
             },
         ),
-        lie(
+        forgery(
             "a_failure_that_is_said_to_be_expected",
             &["edited-verdict", "must-failed"],
             |package| {
                 fail(package, |check| check["verdict"] = json!("expected"));
             },
         ),
-        lie(
+        forgery(
             "a_pass_that_is_said_to_be_known",
             &["edited-verdict"],
             |package| {
                 package.change_check(is_sum, |check| check["verdict"] = json!("known-failure"));
             },
         ),
-        lie(
+        forgery(
             "a_failure_that_is_said_to_be_a_pass",
             &["implausible-pass"],
             |package| {
@@ -684,24 +692,24 @@ fn outcomes() -> Vec<Lie> {
                 });
             },
         ),
-        lie("a_pass_of_no_elements", &["implausible-pass"], |package| {
+        forgery("a_pass_of_no_elements", &["implausible-pass"], |package| {
             package.change_check(is_sum, |check| check["checked"] = json!([0]));
         }),
-        lie(
+        forgery(
             "a_pass_without_every_rank",
             &["implausible-pass"],
             |package| {
                 package.change_check(is_sum, |check| check["checked"] = json!([]));
             },
         ),
-        lie("a_must_that_was_not_run", &["must-not-run"], |package| {
+        forgery("a_must_that_was_not_run", &["must-not-run"], |package| {
             package.change_check(is_sum, |check| {
                 check["outcome"] = json!("not-run");
                 check["verdict"] = json!("not-run");
                 check["summary"] = json!("no time");
             });
         }),
-        lie(
+        forgery(
             "what_is_not_declared_works",
             &["undeclared-support"],
             |package| {
@@ -717,7 +725,7 @@ fn outcomes() -> Vec<Lie> {
                 });
             },
         ),
-        lie("a_failure_of_the_harness", &["harness-failed"], |package| {
+        forgery("a_failure_of_the_harness", &["harness-failed"], |package| {
             package.change_check(is_sum, |check| {
                 check["outcome"] = json!("harness-error");
                 check["verdict"] = json!("regression");
@@ -726,7 +734,7 @@ fn outcomes() -> Vec<Lie> {
                 check["remark"] = json!(remark);
             });
         }),
-        lie(
+        forgery(
             "an_expectation_of_the_vendor",
             &["excused-by-expectation"],
             |package| {
@@ -746,35 +754,35 @@ fn outcomes() -> Vec<Lie> {
 }
 
 /// Claims of what was not run.
-fn claims() -> Vec<Lie> {
+fn claims() -> Vec<Forgery> {
     vec![
-        lie(
+        forgery(
             "a_product_with_an_unknown_field",
             &["bad-product"],
             |package| {
                 package.replace("product.yaml", "vendor:", "vendors:");
             },
         ),
-        lie("no_product", &["bad-product"], |package| {
+        forgery("no_product", &["bad-product"], |package| {
             package.files.remove("product.yaml");
         }),
-        lie("another_backend", &["other-claim"], |package| {
+        forgery("another_backend", &["other-claim"], |package| {
             package.replace("product.yaml", "backend: gloo", "backend: nccl");
         }),
-        lie("another_platform", &["other-claim"], |package| {
+        forgery("another_platform", &["other-claim"], |package| {
             package.replace("product.yaml", "platform: pretend", "platform: cpu");
         }),
-        lie("a_larger_profile", &["other-claim"], |package| {
+        forgery("a_larger_profile", &["other-claim"], |package| {
             package.replace("product.yaml", "profile: smoke", "profile: core");
         }),
-        lie(
+        forgery(
             "host_evidence_for_hardware",
             &["other-evidence"],
             |package| {
                 claim_hardware(package);
             },
         ),
-        lie(
+        forgery(
             "simulated_evidence_for_hardware",
             &["simulated-evidence"],
             |package| {
@@ -782,7 +790,7 @@ fn claims() -> Vec<Lie> {
                 say_evidence(package, "simulated");
             },
         ),
-        lie(
+        forgery(
             "a_simulated_platform_for_hardware",
             &["simulated-evidence"],
             |package| {
@@ -793,7 +801,7 @@ fn claims() -> Vec<Lie> {
                 package.give("platforms/01-pretend.yaml", &text);
             },
         ),
-        lie(
+        forgery(
             "hardware_in_the_records_alone",
             &["edited-record"],
             |package| {
@@ -801,7 +809,7 @@ fn claims() -> Vec<Lie> {
                 say_evidence(package, "hardware");
             },
         ),
-        lie(
+        forgery(
             "fewer_devices_than_in_the_product_file",
             &["other-product"],
             |package| {
@@ -813,7 +821,7 @@ fn claims() -> Vec<Lie> {
                 package.change_head(|head| head["origin"]["devices"] = json!({"pretend": 4}));
             },
         ),
-        lie(
+        forgery(
             "no_device_for_any_check",
             &["unplanned-check", "must-missing"],
             |package| {
@@ -824,20 +832,20 @@ fn claims() -> Vec<Lie> {
 }
 
 /// Waivers that are none.
-fn waivers() -> Vec<Lie> {
+fn waivers() -> Vec<Forgery> {
     vec![
-        lie("an_expired_waiver", &["waiver-expired"], |package| {
+        forgery("an_expired_waiver", &["waiver-expired"], |package| {
             package.give("waivers/01-w.yaml", &WAIVER.replace("2099", "2020"));
             waive(package, &WAIVED.replace("2099", "2020"));
         }),
-        lie("a_waiver_of_everything", &["waiver-too-broad"], |package| {
+        forgery("a_waiver_of_everything", &["waiver-too-broad"], |package| {
             package.give(
                 "waivers/01-w.yaml",
                 &WAIVER.replace("op: all_reduce, case: collectives/smoke, ", ""),
             );
             waive(package, WAIVED);
         }),
-        lie(
+        forgery(
             "a_waiver_of_every_backend",
             &["waiver-too-broad"],
             |package| {
@@ -845,24 +853,24 @@ fn waivers() -> Vec<Lie> {
                 waive(package, WAIVED);
             },
         ),
-        lie("a_waiver_of_a_hang", &["waiver-forbidden"], |package| {
+        forgery("a_waiver_of_a_hang", &["waiver-forbidden"], |package| {
             package.give("waivers/01-w.yaml", &WAIVER.replace("mismatch", "hang"));
             waive(package, WAIVED);
         }),
-        lie("a_waiver_of_a_crash", &["waiver-forbidden"], |package| {
+        forgery("a_waiver_of_a_crash", &["waiver-forbidden"], |package| {
             let text = WAIVER
                 .replace("COLL-001", "INIT-001")
                 .replace("mismatch", "[mismatch, crash]");
             package.give("waivers/01-w.yaml", &text);
         }),
-        lie(
+        forgery(
             "a_waiver_of_another_backend",
             &["waiver-unused"],
             |package| {
                 package.give("waivers/01-w.yaml", &WAIVER.replace("gloo", "nccl"));
             },
         ),
-        lie(
+        forgery(
             "a_waiver_that_excuses_nothing",
             &["waiver-unused"],
             |package| {
@@ -872,13 +880,13 @@ fn waivers() -> Vec<Lie> {
                 );
             },
         ),
-        lie("a_waiver_without_an_approver", &["bad-input"], |package| {
+        forgery("a_waiver_without_an_approver", &["bad-input"], |package| {
             package.give(
                 "waivers/01-w.yaml",
                 &WAIVER.replace("numerics team", "\"\""),
             );
         }),
-        lie(
+        forgery(
             "a_waiver_of_another_failure",
             &["edited-verdict", "must-failed"],
             |package| {

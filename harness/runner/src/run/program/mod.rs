@@ -127,7 +127,7 @@ impl Folders {
     }
 }
 
-/// Plays one world and puts its findings where they belong; false if it was interrupted.
+/// Runs the program of a scenario in one world, and judges it. Returns false if the run was interrupted.
 async fn run_program(
     shared: &Shared,
     scenario: &Scenario,
@@ -206,20 +206,13 @@ async fn run_program(
     let mut ranks = Vec::new();
     for (rank, exit_record) in size.ranks().zip(exit_records) {
         let log = shared.settings.out.join(&run.logs[rank.index()]);
-        let log_matches = lines::look_through(&log, program, rank, size)?;
-        let earlier = 0..program.restarts;
-        ranks.push(RankSeen {
-            earlier: earlier
-                .map(|start| ExitRecord::read(&folders.records, rank, start))
-                .collect(),
+        ranks.push(rank_seen(
+            (program, size),
+            rank,
             exit_record,
-            log_matches,
-        });
-        // A rank that never started gets a log too: an empty one.
-        std::fs::OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(&log)?;
+            &folders,
+            &log,
+        )?);
     }
     run.issues.extend(cut(shared, &run.logs));
     let seen = ProgramRanks {
@@ -228,7 +221,7 @@ async fn run_program(
         stopped,
         orphans,
     };
-    if let Some(how) = told(scenario, &seen) {
+    if let Some(how) = place_notice(scenario, &seen) {
         shared.notify(how);
     }
     let evidence = ProgramEvidence {
@@ -242,6 +235,29 @@ async fn run_program(
         run.trouble = unkilled;
     }
     Ok(true)
+}
+
+/// Returns what was seen of a rank: its exit records and the lines of its log. A rank that never started gets an empty log.
+fn rank_seen(
+    (program, size): (&ProgramSpec, WorldSize),
+    rank: Rank,
+    exit_record: Option<ExitRecord>,
+    folders: &Folders,
+    log: &Path,
+) -> io::Result<RankSeen> {
+    let log_matches = lines::look_through(log, program, rank, size)?;
+    let earlier = 0..program.restarts;
+    std::fs::OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(log)?;
+    Ok(RankSeen {
+        earlier: earlier
+            .map(|start| ExitRecord::read(&folders.records, rank, start))
+            .collect(),
+        exit_record,
+        log_matches,
+    })
 }
 
 /// Returns the token that marks this world's processes: the scratch folder's name, which is unique on the host, and the
@@ -346,7 +362,7 @@ fn devices_on_node<'a>(scenario: &Scenario, devices: &'a [Device], rank: Rank) -
 }
 
 /// Says in which variables an engine told the ranks their places; none under launchers that set torch's own.
-fn told(scenario: &Scenario, seen: &ProgramRanks) -> Option<String> {
+fn place_notice(scenario: &Scenario, seen: &ProgramRanks) -> Option<String> {
     let name = match scenario.launcher {
         Launcher::Local | Launcher::Torchrun => return None,
         Launcher::Slurm | Launcher::Mpi => scenario.launcher.name(),

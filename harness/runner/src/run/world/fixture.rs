@@ -102,7 +102,7 @@ pub fn outcomes(result: &WorldResult) -> Vec<(usize, Outcome)> {
         .collect()
 }
 
-/// An exit with this code that left no process behind.
+/// Returns an exit with this code that left no process behind.
 pub const fn exit(code: i32) -> RankExit {
     RankExit::Exited {
         code,

@@ -24,9 +24,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::evidence::{foreign_listeners, is_whole};
-use super::hang_detector::{Event, behind};
+use super::hang_detector::Event;
 use super::hosts::Hosts;
 use super::job::{RankProcess, numbered};
+use super::late_rank::behind;
 use super::node_evidence::{self, NodeEvidence, SeenPlace};
 use allranks_diagnose::{HangEvidence, Process, RankState, diagnose};
 use allranks_host as host;

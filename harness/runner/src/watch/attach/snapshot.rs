@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use super::stack::{OwnCode, StackActivity, StackPlace, Stacks};
 use crate::watch::evidence::assigned_endpoint;
-use crate::watch::hang_detector::{IDLE_PATIENCES, SHORTEST_LIMIT, WAITING_PATIENCES};
 use crate::watch::hosts::Hosts;
 use crate::watch::job::RankProcess;
+use crate::watch::late_rank::{IDLE_PATIENCES, SHORTEST_LIMIT, WAITING_PATIENCES};
 use allranks_diagnose::{EventKind, Process, RankState, Rendezvous, SeenCall, TraceEvent};
 use allranks_host as host;
 use allranks_host::{Activity, ProcessEntry, Thread};

@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_rustls::client::TlsStream;
 
-use super::agent_world::{self, Here, WorldCommand};
+use super::agent_world::{self, HostResources, WorldCommand};
 use super::channel::{self, Heartbeat, Incoming, Outbox};
 use super::credentials::{Credentials, proof};
 use super::engine_slot::{EngineSlot, is_of_engine};
@@ -287,7 +287,7 @@ impl Agent {
                 let logs = self.scratch.path().join(format!("world{world}"));
                 let (commands, receiver) = mpsc::unbounded_channel();
                 self.worlds.insert(world, commands);
-                let here = Here {
+                let here = HostResources {
                     launcher: Arc::clone(&self.launcher),
                     base: self.base.clone(),
                     logs,

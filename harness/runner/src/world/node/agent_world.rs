@@ -39,7 +39,7 @@ pub(super) enum WorldCommand {
 }
 
 /// What this host has for the ranks of a world.
-pub(super) struct Here {
+pub(super) struct HostResources {
     pub(super) launcher: Arc<LocalLauncher>,
     /// What the environment of every rank has, unless the run says something else.
     pub(super) base: BTreeMap<String, String>,
@@ -50,13 +50,13 @@ pub(super) struct Here {
 /// Starts the ranks of a world and serves them until the run closes it, which drops the sender of `commands`. `ask` is the number of
 /// the question whether they start.
 pub(super) async fn serve(
-    here: Here,
+    here: HostResources,
     outbox: Outbox<FromNode>,
     ask: u64,
     launch: NodeWorld,
     mut commands: mpsc::UnboundedReceiver<WorldCommand>,
 ) {
-    let Here {
+    let HostResources {
         launcher,
         base,
         logs,
@@ -84,7 +84,7 @@ pub(super) async fn serve(
         loop {
             tokio::select! {
                 command = commands.recv() => match command {
-                    Some(command) => here.obey(command),
+                    Some(command) => here.carry_out(command),
                     None => break,
                 },
                 event = here.world.next() => here.tell(event).await,
@@ -142,7 +142,7 @@ struct AgentWorld {
 }
 
 impl AgentWorld {
-    fn obey(&self, command: WorldCommand) {
+    fn carry_out(&self, command: WorldCommand) {
         match command {
             WorldCommand::Send(rank, header, payload) => self.world.send(rank, header, payload),
             WorldCommand::Signal(rank, signal) => self.world.signal(rank, signal),

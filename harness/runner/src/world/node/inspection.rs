@@ -8,7 +8,8 @@ use tokio::time::{Instant as Deadline, timeout_at};
 
 use super::agent::now_us;
 use super::node::Node;
-use super::nodes::{Nodes, candidates};
+use super::nodes::Nodes;
+use super::rendezvous_host::candidates;
 use crate::world::control_server::token;
 use allranks_protocol::{FromNode, NodeFacts, ToNode};
 

@@ -12,7 +12,10 @@
 //! | `engine` | what starts agents |
 //! | `engine_command` | the engine's command, and its process |
 //! | `engine_slot` | the place that an engine gives an agent |
-//! | `nodes` | the run's end: admits agents, knows which are there |
+//! | `nodes` | the run's end: waits for its nodes, and starts worlds on them |
+//! | `admission` | admits agents that prove that they belong to the run |
+//! | `roster` | which nodes have come, and what an agent must know to join |
+//! | `rendezvous_host` | the address at which ranks on several nodes meet |
 //! | `node` | one admitted agent: questions, answers, and the worlds that it has ranks of |
 //! | `nodes_world` | a world whose ranks are on nodes |
 //! | `agent` | the agent: its connection, and what it does for the run |
@@ -23,6 +26,7 @@
 //! | `inspection` | facts of all hosts, and whether each reaches each other one |
 //! | `convert` | the runner's types as frames have them |
 
+mod admission;
 mod agent;
 mod agent_world;
 mod channel;
@@ -38,6 +42,8 @@ mod node;
 mod nodes;
 mod nodes_world;
 mod reach;
+mod rendezvous_host;
+mod roster;
 mod scratch;
 #[cfg(test)]
 mod tests;

@@ -12,7 +12,8 @@ pub(super) struct Region {
 }
 
 impl Region {
-    /// The region of one cell. A field that the cell does not have is not asked for, as `match:` cannot ask that it be absent.
+    /// Returns the region of one cell. A field that the cell does not have is not asked for, as `match:` cannot ask that it be
+    /// absent.
     fn of(cell: &Cell) -> Self {
         let one = |value: &String| BTreeSet::from([value.clone()]);
         Self {

@@ -121,7 +121,7 @@ fn of_op(point: &Point<'_>, value: impl Fn(&OpCheck) -> Option<String>) -> Optio
     point.check.and_then(Check::op).and_then(value)
 }
 
-/// The value of an axis, if the op takes it.
+/// Returns the value of an axis, if the op takes it.
 fn taken(point: &Point<'_>, axis: &str, value: impl Fn(&OpCheck) -> String) -> Option<String> {
     of_op(point, |op| op.op.takes(axis).then(|| value(op)))
 }

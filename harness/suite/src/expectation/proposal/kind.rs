@@ -41,7 +41,7 @@ impl FailureKind {
     }
 }
 
-/// The summary without what explains the verdict.
+/// Returns the summary without what explains the verdict.
 fn happened(record: &CheckRecord) -> &str {
     let summary = record.summary.as_str();
     match &record.remark {
@@ -50,7 +50,7 @@ fn happened(record: &CheckRecord) -> &str {
     }
 }
 
-/// The part of a summary that is the same whenever this happens, as far as a text shows.
+/// Returns the part of a summary that is the same whenever this happens, as far as a text shows.
 fn message(outcome: Outcome, summary: &str) -> Option<String> {
     match outcome {
         Outcome::Crash => {
@@ -81,7 +81,7 @@ fn message(outcome: Outcome, summary: &str) -> Option<String> {
     parts.into_iter().find_map(longest_plain)
 }
 
-/// The longest run of words without digits, paths or brackets.
+/// Returns the longest run of words without digits, paths or brackets.
 fn longest_plain(text: &str) -> Option<String> {
     let is_plain = |word: &str| {
         !word.chars().any(|c| {

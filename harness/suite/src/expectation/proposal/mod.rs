@@ -190,7 +190,7 @@ fn remark(expectations: &Expectations, seen: &CheckAtPoint<'_>) -> Option<Remark
 }
 
 impl State {
-    /// What has become of its checks; `None` if none of them failed unexpectedly.
+    /// Returns what has become of its checks; `None` if none of them failed unexpectedly.
     fn failure(&self) -> Option<SharedFailure> {
         if self.kinds.is_empty() {
             return None;
@@ -285,7 +285,7 @@ impl SharedFailure {
     }
 }
 
-/// The fields of a region as an entry writes them: numbers that lie together on the plan become a range.
+/// Returns the fields of a region as an entry writes them: numbers that lie together on the plan become a range.
 fn matches(
     region: &Region,
     cells: &BTreeMap<Cell, State>,

@@ -90,7 +90,7 @@ fn is_number(name: &str) -> bool {
     fields.any(|field| field.name == name && field.is_number)
 }
 
-/// A value, or a list of several.
+/// Returns a value, or a list of several.
 fn listed(values: &[String], are_numbers: bool) -> String {
     let written: Vec<String> = values.iter().map(|one| scalar(one, are_numbers)).collect();
     match &written[..] {
@@ -99,7 +99,7 @@ fn listed(values: &[String], are_numbers: bool) -> String {
     }
 }
 
-/// A scalar of YAML: plain where that is the same text, else in quotes.
+/// Returns a scalar of YAML: plain where that is the same text, else in quotes.
 fn scalar(text: &str, is_number: bool) -> String {
     let is_digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let is_special = matches!(
@@ -117,7 +117,7 @@ fn scalar(text: &str, is_number: bool) -> String {
     }
 }
 
-/// A text that can stand in a comment.
+/// Returns a text that can stand in a comment.
 pub(super) fn comment(text: &str) -> String {
     let is_break = |c: char| c.is_control() || matches!(c, '\u{85}' | '\u{2028}' | '\u{2029}');
     text.replace(is_break, " ")

@@ -4,35 +4,31 @@
 //! moves, and what follows them. Ranks keep in step over a store of their own; what several ranks do alike is written
 //! once, and each rank's moves stay in their order.
 
+mod moves;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::sync::Arc;
 
-use super::calls::{CallSite, Writer, is_too_large, new_group};
-use super::literal::{Objects, list, text};
+use super::calls::{CallSite, Writer, is_too_large};
+use super::literal::list;
 use super::tables::{Part, Passed};
 use super::{ReproError, put_line};
-use allranks_model::axes::Pairs;
 use allranks_model::names::Rank;
 use allranks_model::op_check::OpCheck;
-use allranks_model::store::StoreMethod;
 use allranks_oracle::{Answer, ExpectedTensor};
-use allranks_protocol::Call;
-use allranks_runner::script::{CompiledScript, Endpoints, turn};
-use allranks_suite::case::{Afterwards, ExpectSpec, InitMove, Starts, SteadySpec};
-use allranks_suite::plan::{Act, Check, MessageAct, Move, Scenario, Script};
+use allranks_runner::script::{CompiledScript, Endpoints};
+use allranks_suite::case::{Afterwards, Starts};
+use allranks_suite::plan::{Act, Check, Move, Scenario, Script};
 
-const SIDE: &str = include_str!("template/script/side.py");
-const MUST: &str = include_str!("template/script/must.py");
-const SOMEWHERE: &str = include_str!("template/script/somewhere.py");
-const TOGETHER: &str = include_str!("template/script/together.py");
-const CENSUS: &str = include_str!("template/script/census.py");
-const WHO_AM_I: &str = include_str!("template/script/who_am_i.py");
-const PAUSE: &str = include_str!("template/script/pause.py");
-const GROUP: &str = include_str!("template/script/group.py");
-
-/// Ports after `MASTER_PORT` that the script itself takes: torchrun's, and that of the store for marks.
-const PORTS: u32 = 2;
+const SIDE: &str = include_str!("../template/script/side.py");
+const MUST: &str = include_str!("../template/script/must.py");
+const SOMEWHERE: &str = include_str!("../template/script/somewhere.py");
+const TOGETHER: &str = include_str!("../template/script/together.py");
+const CENSUS: &str = include_str!("../template/script/census.py");
+const WHO_AM_I: &str = include_str!("../template/script/who_am_i.py");
+const PAUSE: &str = include_str!("../template/script/pause.py");
+const GROUP: &str = include_str!("../template/script/group.py");
 
 /// A script of moves, written as a Python program.
 pub(super) struct ScriptProgram<'a> {
@@ -174,7 +170,7 @@ fn names(script: &Script) -> Vec<String> {
     names
 }
 
-/// The label of the first move that issues each check.
+/// Returns the label of the first move that issues each check.
 fn labels(moves: &[Move]) -> BTreeMap<usize, &str> {
     let mut labels = BTreeMap::new();
     for one in moves {
@@ -193,7 +189,7 @@ fn labels(moves: &[Move]) -> BTreeMap<usize, &str> {
     labels
 }
 
-/// The first rank that neither leaves nor is stopped; the first that stays, if there is none.
+/// Returns the first rank that neither leaves nor is stopped; the first that stays, if there is none.
 fn host(scenario: &Scenario, script: &Script) -> Rank {
     let is_in = |rank: &Rank, stops: bool| {
         script.moves.iter().any(|one| {
@@ -450,309 +446,4 @@ impl<'a> ScriptProgram<'a> {
         }
         self.text = out;
     }
-
-    /// Returns the lines of the program for what a rank does in a move.
-    fn lines(&mut self, rank: Rank, one: &'a Move, calls: &[Vec<&[Call]>]) -> Vec<String> {
-        let expect = one.expect.as_ref();
-        let me = rank.index();
-        let mut statements: Vec<Vec<String>> = Vec::new();
-        let mut plain = |line: String| statements.push(vec![line]);
-        let group = |name: &str| match name {
-            "world" => "None".to_owned(),
-            name => format!("groups[{}]", text(name)),
-        };
-        let mut what = one.label.clone();
-        match &one.act {
-            Act::Issue {
-                check,
-                keeps,
-                message,
-                ..
-            } => {
-                statements = self.issue(rank, *check, *keeps, *message, calls[*check][me]);
-            }
-            Act::Wait { checks, timeout_ms } => {
-                let timeout = timeout_ms
-                    .map(|ms| format!("timedelta(milliseconds={ms})"))
-                    .unwrap_or_default();
-                for work in checks.iter().flat_map(|check| self.works(rank, *check)) {
-                    plain(format!("{work}.wait({timeout})"));
-                }
-            }
-            Act::IsCompleted { check, is } => {
-                let is = if *is { "True" } else { "False" };
-                for work in self.works(rank, *check) {
-                    plain(format!(
-                        "expect({}, {work}.is_completed(), {is})",
-                        text(&format!("{work}.is_completed()"))
-                    ));
-                }
-            }
-            Act::Future(check) => {
-                for work in self.works(rank, *check) {
-                    statements.push(vec![
-                        format!("future = {work}.get_future()"),
-                        "future.wait()".to_owned(),
-                        "expect(\"future.done()\", future.done(), True)".to_owned(),
-                    ]);
-                }
-            }
-            Act::Drop(check) => {
-                for work in self.works(rank, *check) {
-                    statements.push(vec![format!("del {work}"), "gc.collect()".to_owned()]);
-                }
-            }
-            Act::Mark(name) => plain(format!("mark({})", text(name))),
-            Act::Hold(name) => {
-                let ranks = self.marks.get(name.as_str()).cloned().unwrap_or_default();
-                plain(format!("hold({}, {})", text(name), list(ranks)));
-            }
-            Act::Sleep(ms) => plain(format!("time.sleep({})", *ms as f64 / 1000.0)),
-            Act::Pause(ms) => plain(format!("stop({})", *ms as f64 / 1000.0)),
-            Act::Freeze => plain("stop(DEADLINE, \"KILL\")".to_owned()),
-            Act::Die(signal) => statements.push(vec![
-                format!("say(\"dies of signal {signal}, as it is to\")"),
-                format!("os.kill(os.getpid(), {signal})"),
-                "time.sleep(60)  # until it comes".to_owned(),
-            ]),
-            Act::Exit(code) => statements.push(vec![
-                format!("say(\"leaves; its exit code must be {code}\")"),
-                format!("sys.exit({code})"),
-            ]),
-            Act::Census(name) => plain(format!("census_{} = census()", identifier(name))),
-            Act::Steady(spec) => plain(steady(spec)),
-            Act::WhoAmI(name) => {
-                let call = format!("who_am_i({})", group(name));
-                plain(match expect.and_then(|expect| expect.value.as_ref()) {
-                    Some(value) => format!(
-                        "expect({}, {call}, {})",
-                        text(&call),
-                        Objects::default().literal(value)
-                    ),
-                    None => call,
-                });
-            }
-            Act::Setenv(name, Some(value)) => {
-                plain(format!("os.environ[{}] = {}", text(name), text(value)));
-            }
-            Act::Setenv(name, None) => plain(format!("os.environ.pop({}, None)", text(name))),
-            Act::Init(init) => plain(self.init(init)),
-            Act::Destroy(name) => plain(match name.as_str() {
-                "world" => "dist.destroy_process_group()".to_owned(),
-                name => format!("dist.destroy_process_group(groups.pop({}))", text(name)),
-            }),
-            Act::NewGroup {
-                name,
-                ranks,
-                backend,
-                timeout_s,
-                local_sync,
-            } => {
-                let timeout = timeout_s.unwrap_or(self.scenario.case.world.timeout_s);
-                let made = new_group(&list(ranks), timeout, backend.as_deref(), *local_sync);
-                plain(format!("groups[{}] = {made}", text(name)));
-            }
-            Act::Abort(name) => plain(match name.as_str() {
-                "world" => "dist.group.WORLD.abort()".to_owned(),
-                name => format!("{}.abort()", group(name)),
-            }),
-            Act::Python { source, .. } => {
-                let call = self.python(source);
-                if call.starts_with("dist.") {
-                    what = call.split('(').next().unwrap_or_default().to_owned();
-                }
-                let value = expect.and_then(|expect| expect.value.as_ref());
-                plain(match value {
-                    Some(value) => format!(
-                        "expect({}, {call}, {})",
-                        text(&call),
-                        Objects::default().literal(value)
-                    ),
-                    None => call,
-                });
-            }
-            Act::Together(threads) => {
-                let mut lines = Vec::new();
-                let mut bodies = Vec::new();
-                for (number, thread) in threads.iter().enumerate() {
-                    let mut own: Vec<String> = Vec::new();
-                    for inner in thread.iter().filter(|inner| inner.ranks.contains(&rank)) {
-                        own.extend(self.lines(rank, inner, calls));
-                    }
-                    if own.is_empty() {
-                        continue;
-                    }
-                    lines.push(format!("def thread_{number}():"));
-                    lines.extend(own.iter().map(|line| format!("    {line}")));
-                    bodies.push(format!("thread_{number}"));
-                }
-                lines.push(format!("together({})", bodies.join(", ")));
-                statements.push(lines);
-            }
-        }
-        let must = expect.and_then(|expect| must(expect, &what));
-        match must {
-            None => statements.concat(),
-            Some(must) => statements
-                .into_iter()
-                .flat_map(|lines| {
-                    let lines = lines.into_iter().map(|line| format!("    {line}"));
-                    std::iter::once(must.clone()).chain(lines)
-                })
-                .collect(),
-        }
-    }
-
-    /// The calls of an op, each with its lines.
-    fn issue(
-        &mut self,
-        rank: Rank,
-        check: usize,
-        keeps: bool,
-        message: Option<MessageAct>,
-        calls: &[Call],
-    ) -> Vec<Vec<String>> {
-        let op = &mut self.ops[check];
-        op.issued.insert(rank);
-        let mut statements = Vec::new();
-        for (sub, call) in calls.iter().enumerate() {
-            if matches!(call, Call::Wait { .. }) && (keeps || message.is_some()) {
-                continue;
-            }
-            let call = match message {
-                None => Some(call.clone()),
-                Some(message) => turn(call.clone(), message),
-            };
-            let Some(call) = call else { continue };
-            let writer = &mut op.writers[rank.index()];
-            writer.code.lines.clear();
-            writer.one(sub, &call);
-            let mut lines = std::mem::take(&mut writer.code.lines);
-            if let (Call::Recv { peer: None, .. }, [line]) = (&call, &mut *lines)
-                && let Pairs::Link { from, .. } = op.check.pairs
-                && !line.contains("sender")
-            {
-                let sender = op.check.group.ranks[from as usize];
-                *line = format!("expect(\"the sender that recv returns\", {line}, {sender})");
-            }
-            if call.keeps_work() {
-                op.works[rank.index()].insert(sub);
-            }
-            statements.push(lines);
-        }
-        statements
-    }
-
-    /// The variables of a rank's works of an op.
-    fn works(&self, rank: Rank, check: usize) -> Vec<String> {
-        let op = &self.ops[check];
-        let writer = &op.writers[rank.index()];
-        let works = op.works[rank.index()].iter();
-        works.map(|sub| writer.work(*sub)).collect()
-    }
-
-    /// A `python` move: the statement itself if it is one call, else a function.
-    fn python(&mut self, source: &'a str) -> String {
-        let source = source.trim_end();
-        let is_one = !source.contains(['\n', ';'])
-            && source.starts_with("dist.")
-            && source
-                .split('(')
-                .next()
-                .is_some_and(|name| !name.contains('='));
-        if is_one {
-            return source.to_owned();
-        }
-        let known = self.functions.iter().position(|known| *known == source);
-        let number = known.unwrap_or_else(|| {
-            self.functions.push(source);
-            self.functions.len() - 1
-        });
-        format!("python_{}()", number + 1)
-    }
-
-    fn init(&self, init: &InitMove) -> String {
-        let backend = &self.scenario.backend;
-        let declared = self.scenario.platform.backends[backend].init.as_ref();
-        let backend = init
-            .backend
-            .as_ref()
-            .unwrap_or_else(|| declared.unwrap_or(backend));
-        let timeout = init.timeout_s.unwrap_or(self.scenario.case.world.timeout_s);
-        let timeout = format!("timeout=timedelta(seconds={timeout})");
-        let size = init.world_size.unwrap_or(self.scenario.world_size.0);
-        let me = init
-            .rank
-            .map_or_else(|| "rank".to_owned(), |rank| rank.to_string());
-        let arguments = format!("rank={me}, world_size={size}");
-        let port = init.point + PORTS;
-        let how = match init.method.unwrap_or(StoreMethod::Env) {
-            StoreMethod::Env => "init_method=\"env://\"".to_owned(),
-            StoreMethod::Tcp => {
-                format!("init_method=f\"tcp://127.0.0.1:{{port + {port}}}\", {arguments}")
-            }
-            StoreMethod::File => {
-                format!(
-                    "init_method=f\"file://{{folder}}/{}\", {arguments}",
-                    init.point
-                )
-            }
-            StoreMethod::Store => {
-                let hosts = match init.hosts {
-                    Some(true) => "True".to_owned(),
-                    Some(false) => "False".to_owned(),
-                    None => format!("{me} == 0"),
-                };
-                format!(
-                    "store=dist.TCPStore(\"127.0.0.1\", port + {port}, {size}, is_master={hosts}, {timeout}), {arguments}"
-                )
-            }
-        };
-        format!(
-            "dist.init_process_group({}, {how}, {timeout})",
-            text(backend)
-        )
-    }
-}
-
-/// The line above what must not simply return; none if it must.
-fn must(expect: &ExpectSpec, what: &str) -> Option<String> {
-    let mut arguments = vec![text(what)];
-    if let Some(patterns) = &expect.raises {
-        let patterns: Vec<_> = patterns.as_slice().iter().map(|one| text(one)).collect();
-        arguments.push(format!("raises=[{}]", patterns.join(", ")));
-        if expect.somewhere {
-            arguments.push("somewhere=True".to_owned());
-        }
-    } else if expect.either {
-        arguments.push("may_raise=True".to_owned());
-    }
-    if let Some(seconds) = expect.within_s {
-        arguments.push(format!("within={seconds}"));
-    }
-    if let Some(seconds) = expect.not_before_s {
-        arguments.push(format!("not_before={seconds}"));
-    }
-    (arguments.len() > 1).then(|| format!("with must({}):", arguments.join(", ")))
-}
-
-fn steady(spec: &SteadySpec) -> String {
-    let (from, to) = (identifier(&spec.from), identifier(&spec.to));
-    let mut arguments = vec![format!("census_{from}"), format!("census_{to}")];
-    for (field, allowed) in [
-        ("files", spec.files),
-        ("threads", spec.threads),
-        ("shared_memory", spec.shared_memory),
-        ("processes", spec.processes),
-        ("memory_mib", spec.memory_mib),
-    ] {
-        arguments.extend(allowed.map(|allowed| format!("{field}={allowed}")));
-    }
-    format!("steady({})", arguments.join(", "))
-}
-
-fn identifier(name: &str) -> String {
-    name.chars()
-        .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
-        .collect()
 }

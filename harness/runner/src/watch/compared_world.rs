@@ -1,0 +1,395 @@
+//! Describes what each rank of one world has done and does, from its process and its call trace.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::call_trace::{Call, CallTrace, Entry, Inside};
+use super::device_messages;
+use super::evidence::assigned_endpoint;
+use super::hosts::Hosts;
+use super::job::RankProcess;
+use super::sub_world::SubWorld;
+use allranks_diagnose::{
+    Collective, EventKind, Message, Process, RankState, RankWait, Remaining, Rendezvous,
+    TraceEvent, list,
+};
+use allranks_host::Activity;
+use allranks_model::names::Rank;
+
+/// An interpreter without a heartbeat for this long may no longer be where its trace says it is.
+const SILENCE: Duration = Duration::from_secs(2);
+/// The largest group whose members are listed in its name.
+const NAMED: usize = 8;
+
+/// The world whose call traces are compared: its number on each rank, and the first collective of each group that all traces
+/// still have.
+pub struct ComparedWorld {
+    /// The number of the world among those of its ranks, from 1.
+    epoch: u32,
+    /// Where it meets, if ranks of the job make worlds of their own.
+    sub_world: Option<SubWorld>,
+    /// By name of the group, the number of the first collective to compare.
+    pub starts: HashMap<String, usize>,
+    /// True if a call trace has dropped entries.
+    has_lost: bool,
+}
+impl ComparedWorld {
+    /// Finds the oldest world in which a rank is inside a call, or the newest one.
+    pub fn of(ranks: &[(Rank, &RankProcess)]) -> Self {
+        let call_traces = || ranks.iter().filter_map(|(_, one)| one.call_trace.as_ref());
+        let sub_world = SubWorld::of(ranks);
+        // Ranks may be in different worlds; the oldest one in which a rank is inside a call is the one that matters.
+        // A store that the program made itself may serve before there is any world.
+        let held = call_traces()
+            .filter_map(|call_trace| Some(call_trace.inside.as_ref()?.entry.epoch))
+            .filter(|epoch| *epoch > 0);
+        let newest = call_traces().map(|call_trace| call_trace.epoch).max();
+        let epoch = held.min().or(newest).unwrap_or_default();
+        let mut world = Self {
+            epoch,
+            sub_world,
+            starts: HashMap::new(),
+            has_lost: call_traces().any(|call_trace| call_trace.dropped > 0),
+        };
+        let mut starts: HashMap<String, usize> = HashMap::new();
+        for call_trace in call_traces() {
+            let Some(epoch) = world.epoch_of(call_trace) else {
+                continue;
+            };
+            for (key, group) in &call_trace.groups {
+                let first = call_trace
+                    .entries
+                    .iter()
+                    .find_map(|entry| match &entry.call {
+                        Call::Collective {
+                            group: own, number, ..
+                        } if own == key => Some(*number),
+                        _ => None,
+                    });
+                if is_of(key, epoch) {
+                    let start = starts.entry(world.called(key, call_trace)).or_default();
+                    *start = (*start).max(first.unwrap_or(group.count));
+                }
+            }
+        }
+        // A rank that has entered no collective of a group sets no start. A start of 0 excludes nothing.
+        starts.retain(|_, start| *start > 0);
+        world.starts = starts;
+        world
+    }
+
+    /// Returns the number that the world has among those of a rank; none if the rank has not come to it.
+    fn epoch_of(&self, call_trace: &CallTrace) -> Option<u32> {
+        match &self.sub_world {
+            Some(sub_world) => sub_world.epoch(call_trace),
+            None => Some(self.epoch),
+        }
+    }
+
+    /// Returns the rank that the launcher gave a rank of the world.
+    fn member(&self, rank: Rank) -> Option<Rank> {
+        match &self.sub_world {
+            Some(sub_world) => sub_world.member(rank),
+            None => Some(rank),
+        }
+    }
+
+    /// Returns the name of a group for verdicts.
+    fn called(&self, key: &str, call_trace: &CallTrace) -> String {
+        let name = key.split_once('.').map_or(key, |(_, name)| name);
+        let name = match call_trace.groups.get(key) {
+            Some(group) if !group.name.is_empty() => group.name.clone(),
+            Some(group) if group.members.len() <= NAMED => {
+                let members = self.members_of(&group.members);
+                format!("group {name} (ranks {})", list(&members))
+            }
+            Some(group) => format!("group {name} ({} ranks)", group.members.len()),
+            None => format!("group {name}"),
+        };
+        match &self.sub_world {
+            Some(sub_world) => format!("{name} of {}", sub_world.place),
+            None => name,
+        }
+    }
+
+    /// Returns the ranks that the launcher gave to ranks of the world; those that are not known are left out.
+    fn members_of(&self, members: &[Rank]) -> Vec<Rank> {
+        let known = members.iter().filter_map(|rank| self.member(*rank));
+        known.collect()
+    }
+
+    /// Returns the members of a group; none of a group that the call trace does not know.
+    fn members(&self, key: &str, call_trace: &CallTrace) -> Arc<[Rank]> {
+        let group = call_trace.groups.get(key);
+        group.map_or_else(
+            || Arc::from([]),
+            |group| Arc::from(self.members_of(&group.members)),
+        )
+    }
+
+    /// Returns what a rank has done in this world and what it does now; none while an address that it uses is being looked up.
+    pub fn state(&self, rank: Rank, process: &RankProcess, hosts: &mut Hosts) -> Option<RankState> {
+        let state = match process.activity {
+            Some(Activity::Alive { .. }) => Process::Running,
+            Some(Activity::Stopped) => Process::Stopped,
+            Some(Activity::Gone) => Process::Ended(process_end(process.call_trace.as_ref())),
+            None => Process::Unknown,
+        };
+        let mut state = RankState {
+            process: state,
+            ..RankState::unknown(rank)
+        };
+        let Some(call_trace) = &process.call_trace else {
+            return Some(state);
+        };
+        state.errors.clone_from(&call_trace.errors);
+        state.keys_set.clone_from(&call_trace.keys_set);
+        state.recorded = device_messages::under_way(call_trace);
+        let Some(epoch) = self.epoch_of(call_trace) else {
+            state.doing = elsewhere(call_trace);
+            return Some(state);
+        };
+        let inside = call_trace.inside.as_ref();
+        let is_here = |inside: &&Inside| {
+            let is_of_store = matches!(inside.entry.call, Call::Store { .. });
+            inside.entry.epoch == epoch || is_of_store && inside.entry.epoch == 0
+        };
+        let inside = inside.filter(is_here);
+        // What C++ code issued before the process was stopped is not in a record from before: without that, the rank's
+        // collectives would have other numbers than those of the others.
+        let is_cut_off =
+            matches!(process.activity, Some(Activity::Stopped)) && call_trace.is_stale();
+        // The message whose work the rank waits for.
+        let mut awaited = None;
+        for entry in call_trace
+            .entries
+            .iter()
+            .filter(|entry| entry.epoch == epoch)
+        {
+            if let Call::End { of, ok: true } = &entry.call
+                && of == "destroy"
+            {
+                // The rank has left this world: no more calls of it will come.
+                state.ahead = Remaining::Known(Vec::new());
+            }
+            let is_numbered = matches!(entry.call, Call::Collective { .. });
+            if !entry.is_issued || is_numbered && is_cut_off {
+                continue;
+            }
+            // A rank that waits for a collective or a message has issued it.
+            let here = inside.filter(|inside| inside.entry.id == entry.id);
+            let is_issued = here.is_none_or(|inside| {
+                inside.entry.waits
+                    && matches!(entry.call, Call::Collective { .. } | Call::Message { .. })
+            });
+            if is_issued && let Some(event) = self.event(entry, call_trace, process, hosts)? {
+                if entry.dropped {
+                    state.dropped.push(state.done.len());
+                }
+                if let (Some(_), EventKind::Message(message)) = (here, &event.what) {
+                    let alike = |before: &&TraceEvent| before.what == event.what;
+                    let before = state.done.iter().filter(alike).count();
+                    awaited = Some(EventKind::AwaitMessage(message.clone(), before + 1));
+                }
+                state.done.push(event);
+            }
+        }
+        if call_trace.epoch > epoch {
+            state.ahead = Remaining::Known(Vec::new());
+        }
+        state.doing = self.doing(process, call_trace, inside, hosts)?;
+        if is_cut_off
+            && let Some((event, _)) = &mut state.doing
+            && matches!(event.what, EventKind::Collective(_) | EventKind::Await(..))
+        {
+            event.what = EventKind::Own(event.what.to_string());
+        }
+        if let (Some((event, _)), Some(awaited)) = (&mut state.doing, awaited)
+            && matches!(event.what, EventKind::Message(_))
+        {
+            event.what = awaited;
+        }
+        Some(state)
+    }
+
+    /// Returns what the rank is in. An interpreter without a heartbeat may be anywhere.
+    fn doing(
+        &self,
+        process: &RankProcess,
+        call_trace: &CallTrace,
+        inside: Option<&Inside>,
+        hosts: &mut Hosts,
+    ) -> Option<Option<(TraceEvent, Duration)>> {
+        let silence = call_trace.silence();
+        if silence > SILENCE && matches!(process.activity, Some(Activity::Alive { .. })) {
+            let what = "something that keeps its interpreter from answering";
+            return Some(Some((own(what, ""), silence)));
+        }
+        // A rank that retries a call is in that call, wherever it is between two attempts.
+        if inside.is_none() && call_trace.is_retrying() {
+            return Some(None);
+        }
+        // After an error has ended the thread or task that makes the calls, no more come: the error counts, and not the position.
+        if call_trace.fatal.is_some() && inside.is_none() {
+            return Some(None);
+        }
+        if call_trace.finished && inside.is_none() {
+            let what =
+                "no code of its own: its main thread has ended, and other threads keep the process";
+            return Some(Some((own(what, ""), silence)));
+        }
+        let event = match inside {
+            Some(inside) => match self.event(&inside.entry, call_trace, process, hosts)? {
+                Some(event) => Some((event, inside.lasts())),
+                None => Some((own("a call of torch.distributed", ""), inside.lasts())),
+            },
+            None => own_line(call_trace),
+        };
+        Some(event)
+    }
+
+    /// Returns the event of an entry: none if it does not concern other ranks; the outer option is none while an
+    /// address is being looked up.
+    fn event(
+        &self,
+        entry: &Entry,
+        call_trace: &CallTrace,
+        process: &RankProcess,
+        hosts: &mut Hosts,
+    ) -> Option<Option<TraceEvent>> {
+        let start = |group: &str| self.starts.get(group).copied().unwrap_or(0);
+        let what = match &entry.call {
+            Call::Init {
+                method,
+                place,
+                rank,
+                world_size,
+            } => {
+                let assigned = match (method.as_str(), assigned_endpoint(process)) {
+                    ("env" | "tcp", Some(assigned_endpoint)) => {
+                        Some(hosts.place(&assigned_endpoint)?)
+                    }
+                    _ => None,
+                };
+                let known = |number: Option<i64>| number.and_then(|number| number.try_into().ok());
+                let (Some(rank), Some(world_size)) = (known(*rank), known(*world_size)) else {
+                    return Some(None);
+                };
+                let place = match method.as_str() {
+                    "file" => place.clone(),
+                    _ => hosts.place(place)?,
+                };
+                EventKind::Init(Rendezvous {
+                    method: method.clone(),
+                    place,
+                    assigned,
+                    rank,
+                    world_size,
+                })
+            }
+            Call::NewGroup { ranks } => EventKind::NewGroup(self.members_of(ranks)),
+            Call::Collective {
+                group,
+                number,
+                name,
+                nature,
+            } => {
+                let label = self.called(group, call_trace);
+                let Some(number) = number.checked_sub(start(&label)) else {
+                    return Some(None);
+                };
+                match entry.waits {
+                    true => EventKind::Await(label, number),
+                    false => EventKind::Collective(Collective {
+                        members: self.members(group, call_trace),
+                        group: label,
+                        name: name.clone(),
+                        nature: nature_of(nature),
+                    }),
+                }
+            }
+            Call::Message {
+                group,
+                sends,
+                peer,
+                tag,
+            } => {
+                let peer = peer.map(|peer| self.member(peer).unwrap_or(peer));
+                let message = EventKind::Message(Message {
+                    group: self.called(group, call_trace),
+                    sends: *sends,
+                    peer,
+                    tag: *tag,
+                });
+                // When entries have been dropped, it is unknown which receive belongs to which send.
+                match self.has_lost {
+                    true => EventKind::Own(message.to_string()),
+                    false => message,
+                }
+            }
+            Call::Destroy { group } => EventKind::Destroy(match group.as_str() {
+                "world" => group.clone(),
+                key => self.called(key, call_trace),
+            }),
+            Call::Own { text } => EventKind::Own(text.clone()),
+            Call::Store { keys } => EventKind::AwaitKeys(keys.clone()),
+            // The other side answers on threads of its own.
+            Call::Rpc { text, to } => EventKind::AwaitRanks(RankWait {
+                text: text.clone(),
+                ranks: to.clone(),
+                is_proved: false,
+            }),
+            Call::End { .. } => return Some(None),
+        };
+        let at = entry.at.clone();
+        Some(Some(TraceEvent { what, at }))
+    }
+}
+/// Returns true if a group's key, `EPOCH.NAME`, belongs to that world.
+fn is_of(key: &str, epoch: u32) -> bool {
+    key.split_once('.')
+        .is_some_and(|(own, _)| own.parse() == Ok(epoch))
+}
+
+/// Returns where a rank is that has not come to the world that is looked at: whatever it waits for there, it may come.
+fn elsewhere(call_trace: &CallTrace) -> Option<(TraceEvent, Duration)> {
+    let Some(inside) = &call_trace.inside else {
+        return own_line(call_trace);
+    };
+    let event = own("a call of another world", &inside.entry.at);
+    Some((event, inside.lasts()))
+}
+
+/// Returns the line of the program's own code that a rank is in, and for how long it has made no call; none if that is not known.
+fn own_line(call_trace: &CallTrace) -> Option<(TraceEvent, Duration)> {
+    let line = call_trace.own.as_ref()?;
+    let text = format!("its own code, `{}`", line.text);
+    Some((own(&text, &line.at), call_trace.since_last_call()))
+}
+
+/// Returns an event in the program's own code.
+fn own(what: &str, at: &str) -> TraceEvent {
+    TraceEvent {
+        what: EventKind::Own(what.to_owned()),
+        at: at.to_owned(),
+    }
+}
+
+/// Returns the parameters of a collective that all its ranks must agree on.
+fn nature_of(nature: &BTreeMap<String, String>) -> BTreeMap<&'static str, String> {
+    ["reduce op", "dtype", "elements", "root"]
+        .into_iter()
+        .filter_map(|key| Some((key, nature.get(key)?.clone())))
+        .collect()
+}
+/// Returns how a process ended, as far as other processes than its parent can tell.
+fn process_end(call_trace: Option<&CallTrace>) -> String {
+    match call_trace {
+        Some(call_trace) if call_trace.ended => match call_trace.errors.last() {
+            Some(error) => format!("raised {}", error.lines().next().unwrap_or_default()),
+            None => "came to the end of its program".to_owned(),
+        },
+        _ => "without a word, as by a signal".to_owned(),
+    }
+}

@@ -1,0 +1,481 @@
+//! Decides when hang evidence of one world is reported: what has moved in it, what is proved of it, and what was reported last.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use super::below::Below;
+use super::call_trace::CallTrace;
+use super::evidence::{as_assigned, endpoints_without_listener, evidence, evidence_of_ranks};
+use super::hang_detector::{Event, is_of_stopped};
+use super::hosts::Hosts;
+use super::job::RankProcess;
+use super::late_rank::{
+    IDLE_PATIENCES, SHORTEST_LIMIT, WAITING_PATIENCES, advice, fact_of, has_left_a_request,
+    is_silent, kind_of_wait, late_verdict, patiences, processor_ticks, sleep_of,
+};
+use super::reach::Reach;
+use allranks_diagnose::{HangEvidence, diagnose};
+use allranks_host::Activity;
+use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
+use allranks_model::names::Rank;
+
+/// How long a proof must stand, while the ranks that it blames do not move.
+const MOMENT: Duration = Duration::from_millis(1000);
+
+/// Detects hangs in one world.
+#[derive(Debug)]
+pub struct WorldDetector {
+    patience: Duration,
+    /// What each rank did when it last changed.
+    last: BTreeMap<Rank, Trace>,
+    /// When any rank last moved, down to a line of its own code.
+    moved: Instant,
+    /// When any rank last began or ended a call, started, or ended.
+    called: Instant,
+    /// Whether the endpoints that its ranks dial can be reached.
+    reach: Reach,
+    /// What the processes below its ranks do, once nothing has moved for the patience.
+    below: Below,
+    proof: Option<(VerdictKey, Instant)>,
+    last_report: Option<LastReport>,
+    /// Since when each stopped rank has been so at every look.
+    stopped: BTreeMap<Rank, Instant>,
+    /// True once a rank that was reported as stopped went on: something stops its ranks and lets them go on, as a scheduler does.
+    is_paced: bool,
+}
+
+/// The ranks of one world.
+pub type Ranks<'a> = [(Rank, &'a RankProcess)];
+
+/// What changes of a rank when it moves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Trace {
+    pid: u32,
+    moves: u64,
+    at: Option<String>,
+    is_stopped: bool,
+    is_gone: bool,
+}
+
+/// What two verdicts must have in common to be the same: kind, culprits, and that the culprits have not moved.
+type VerdictKey = (HangKind, Vec<Rank>, Calls);
+
+/// By rank: its process id, and its progress (see [`CallTrace::progress`]).
+type Calls = BTreeMap<Rank, (u32, u64)>;
+
+/// The last report on a world.
+#[derive(Debug)]
+struct LastReport {
+    is_verdict: bool,
+    /// The ranks that it is a verdict on because they are stopped; none once it has been reported that it holds.
+    stopped: Vec<Rank>,
+    calls: Calls,
+    /// Since when nothing had moved.
+    since: Instant,
+}
+
+impl Trace {
+    /// Describes a rank as it is now.
+    fn of(process: &RankProcess) -> Self {
+        let call_trace = process.call_trace.as_ref();
+        Self {
+            pid: process.pid,
+            moves: call_trace.map_or(0, CallTrace::progress),
+            at: call_trace.and_then(|call_trace| Some(call_trace.own.as_ref()?.at.clone())),
+            is_stopped: process.activity == Some(Activity::Stopped),
+            is_gone: process.activity == Some(Activity::Gone),
+        }
+    }
+
+    fn calls(&self) -> (u32, u64) {
+        (self.pid, self.moves)
+    }
+}
+
+impl WorldDetector {
+    /// Makes a detector of a world that moves now.
+    pub fn new(patience: Duration) -> Self {
+        Self {
+            patience,
+            last: BTreeMap::new(),
+            moved: Instant::now(),
+            called: Instant::now(),
+            reach: Reach::default(),
+            below: Below::default(),
+            proof: None,
+            last_report: None,
+            stopped: BTreeMap::new(),
+            is_paced: false,
+        }
+    }
+
+    /// Returns true if one of its ranks has this process id.
+    pub fn has(&self, pid: u32) -> bool {
+        self.last.values().any(|trace| trace.pid == pid)
+    }
+
+    /// Returns for how long nothing has moved in the world.
+    pub fn still(&self, ranks: &Ranks<'_>) -> Duration {
+        match is_held(ranks) {
+            false => self.moved.elapsed(),
+            true => self.called.elapsed(),
+        }
+    }
+
+    /// Returns the endpoints on other machines that ranks in a call dial and that cannot be reached from here, each with the reason.
+    pub fn unreached(&mut self, ranks: &Ranks<'_>, hosts: &mut Hosts) -> Vec<(String, String)> {
+        if !is_held(ranks) {
+            return Vec::new();
+        }
+        let evidence = evidence_of_ranks(ranks, hosts, Duration::ZERO, false);
+        let tried = evidence.and_then(|seen| endpoints_without_listener(&seen, &mut self.reach));
+        tried.unwrap_or_default()
+    }
+
+    /// Takes the world's current state. Returns what must be reported.
+    pub fn consider(
+        &mut self,
+        ranks: &Ranks<'_>,
+        is_ours: &dyn Fn(u32) -> bool,
+        hosts: &mut Hosts,
+    ) -> Vec<Event> {
+        let now = Instant::now();
+        self.note_moves(ranks, now);
+        let held: Vec<Rank> = held(ranks).collect();
+        // While a rank is held in a call, what the others do in code of their own is no progress.
+        let since = match held.is_empty() {
+            true => self.moved,
+            false => self.called,
+        };
+        let mut events = Vec::new();
+        events.extend(self.review_last_report(since, now));
+        if (self.last_report.as_ref()).is_some_and(|last_report| last_report.is_verdict) {
+            return events;
+        }
+        let still = now.duration_since(since);
+        self.look_below(ranks, still);
+        let mut report = None;
+        let proved = match held.is_empty() {
+            true => {
+                self.proof = None;
+                None
+            }
+            false => self.proved(ranks, is_ours, hosts, still, now),
+        };
+        if let Some(verdict) = proved {
+            report = Some(Event::Verdict(verdict));
+        } else if self.last_report.is_none() && still >= self.patience {
+            report = self.likely(ranks, is_ours, hosts, still);
+        } else if self
+            .last_report
+            .as_ref()
+            .is_some_and(|last_report| !last_report.is_verdict)
+            && still >= self.patience * WAITING_PATIENCES
+        {
+            report = self.escalated(ranks, is_ours, hosts, still);
+        }
+        if let Some(event) = report {
+            self.last_report = Some(LastReport {
+                is_verdict: matches!(event, Event::Verdict(_)),
+                stopped: match &event {
+                    Event::Verdict(verdict) if is_of_stopped(&event) => verdict.culprits.clone(),
+                    _ => Vec::new(),
+                },
+                calls: self.calls(&held),
+                since,
+            });
+            events.push(event);
+        }
+        events
+    }
+
+    /// Keeps what each rank does now, and when it last changed.
+    fn note_moves(&mut self, ranks: &Ranks<'_>, now: Instant) {
+        let traces: BTreeMap<Rank, Trace> = ranks
+            .iter()
+            .map(|(rank, process)| (*rank, Trace::of(process)))
+            .collect();
+        let calls = |trace: &Trace| (trace.calls(), trace.is_stopped, trace.is_gone);
+        if !traces.values().map(calls).eq(self.last.values().map(calls)) {
+            self.called = now;
+        }
+        if traces != self.last {
+            self.last = traces;
+            self.moved = now;
+        }
+        let stopped = self.last.iter().filter(|(_, trace)| trace.is_stopped);
+        let since = |rank: &Rank| self.stopped.get(rank).copied().unwrap_or(now);
+        self.stopped = stopped.map(|(rank, _)| (*rank, since(rank))).collect();
+    }
+
+    /// Drops the last report once ranks have moved since. Returns what must be reported about it. `since`: since when nothing has
+    /// moved.
+    fn review_last_report(&mut self, since: Instant, now: Instant) -> Option<Event> {
+        let last_report = self.last_report.as_mut()?;
+        let has_moved = |(rank, calls): (&Rank, &(u32, u64))| {
+            self.last
+                .get(rank)
+                .is_none_or(|trace| trace.calls() != *calls)
+        };
+        let goes_on = |rank: &Rank| !self.stopped.contains_key(rank);
+        let was_let_go_on = last_report.stopped.iter().any(goes_on);
+        if was_let_go_on || last_report.calls.iter().any(has_moved) {
+            self.is_paced |= was_let_go_on;
+            self.last_report = None;
+            return Some(Event::Moves);
+        }
+        if last_report.is_verdict {
+            let limit = self.patience * WAITING_PATIENCES;
+            if !last_report.stopped.is_empty() && now.duration_since(last_report.since) >= limit {
+                last_report.stopped.clear();
+                return Some(Event::StillStopped);
+            }
+        } else if last_report.since != since {
+            self.last_report = None;
+        }
+        None
+    }
+
+    /// Follows the processes below the ranks once nothing has moved for the patience.
+    fn look_below(&mut self, ranks: &Ranks<'_>, still: Duration) {
+        match still >= self.patience {
+            true => {
+                let living = ranks.iter().filter(|(_, process)| process.lives());
+                let pids: Vec<u32> = living.map(|(_, process)| process.pid).collect();
+                self.below.look(&pids);
+                for (_, process) in ranks {
+                    if let Some(Activity::Alive { ticks }) = process.activity {
+                        self.below.own(process.pid, ticks);
+                    }
+                }
+            }
+            false => self.below = Below::default(),
+        }
+    }
+
+    /// Returns the progress of these ranks.
+    fn calls(&self, ranks: &[Rank]) -> Calls {
+        ranks
+            .iter()
+            .filter_map(|rank| Some((*rank, self.last.get(rank)?.calls())))
+            .collect()
+    }
+
+    /// Returns a verdict that is proved and has stood for [`MOMENT`]; otherwise none.
+    fn proved(
+        &mut self,
+        ranks: &Ranks<'_>,
+        is_ours: &dyn Fn(u32) -> bool,
+        hosts: &mut Hosts,
+        still: Duration,
+        now: Instant,
+    ) -> Option<Diagnosis> {
+        // A record that is older than the rank's last call proves nothing.
+        let is_stale = |rank: &RankProcess| {
+            // A stopped process cannot write its record, and issues nothing either.
+            let runs = matches!(rank.activity, Some(Activity::Alive { .. }));
+            runs && rank.call_trace.as_ref().is_some_and(CallTrace::is_stale)
+        };
+        if ranks.iter().any(|(_, rank)| is_stale(rank)) {
+            self.proof = None;
+            return None;
+        }
+        let found = evidence(ranks, is_ours, hosts, still, false)
+            .map(|evidence| diagnose(&evidence))
+            .filter(|verdict| verdict.confidence == Confidence::Proved)
+            .filter(|verdict| !self.is_paced || !self.is_momentary_stop(verdict, now));
+        let Some(verdict) = found else {
+            self.proof = None;
+            return None;
+        };
+        let essence = (
+            verdict.kind,
+            verdict.culprits.clone(),
+            self.calls(&verdict.culprits),
+        );
+        match &self.proof {
+            Some((known, since)) if *known == essence => {
+                (now.duration_since(*since) >= MOMENT).then_some(verdict)
+            }
+            _ => {
+                self.proof = Some((essence, now));
+                None
+            }
+        }
+    }
+
+    /// Returns true if a verdict names ranks as stopped of which one has not been so for as long as others may let it wait.
+    fn is_momentary_stop(&self, verdict: &Diagnosis, now: Instant) -> bool {
+        let limit = self.patience * WAITING_PATIENCES;
+        let is_short = |rank: &Rank| {
+            let since = self.stopped.get(rank);
+            since.is_none_or(|since| now.duration_since(*since) < limit)
+        };
+        verdict.kind == HangKind::PeerStopped && verdict.culprits.iter().any(is_short)
+    }
+
+    /// Returns what is reported when patience has run out.
+    fn likely(
+        &mut self,
+        ranks: &Ranks<'_>,
+        is_ours: &dyn Fn(u32) -> bool,
+        hosts: &mut Hosts,
+        still: Duration,
+    ) -> Option<Event> {
+        let (mut verdict, _) = best(ranks, is_ours, hosts, &mut self.reach, still)?;
+        if verdict.kind == HangKind::Slow {
+            // It may be late, or never come: what it waits for is known at times.
+            let late = (ranks.iter()).filter(|(rank, _)| verdict.culprits.contains(rank));
+            for (rank, process) in late {
+                let wait = sleep_of(process);
+                verdict
+                    .evidence
+                    .extend(wait.map(|wait| fact_of(*rank, wait)));
+                let kind = kind_of_wait(process).unwrap_or_default();
+                let known = advice(&kind).or(wait.map(|wait| wait.advice));
+                if let Some(line) = known
+                    && !verdict.advice.iter().any(|one| one == line)
+                {
+                    verdict.advice.push(line.to_owned());
+                }
+            }
+        }
+        Some(match verdict.kind {
+            HangKind::Slow | HangKind::Unknown => Event::Still(verdict, still),
+            _ => {
+                verdict.confidence = Confidence::Likely;
+                Event::Verdict(verdict)
+            }
+        })
+    }
+
+    /// Returns the verdict on a rank that others have waited for many times the patience while it was in its own code;
+    /// none before that.
+    fn escalated(
+        &mut self,
+        ranks: &Ranks<'_>,
+        is_ours: &dyn Fn(u32) -> bool,
+        hosts: &mut Hosts,
+        still: Duration,
+    ) -> Option<Event> {
+        let (verdict, evidence) = best(ranks, is_ours, hosts, &mut self.reach, still)?;
+        if verdict.kind != HangKind::Slow {
+            return None;
+        }
+        let blamed: Vec<&RankProcess> = (ranks.iter())
+            .filter(|(rank, _)| verdict.culprits.contains(rank))
+            .map(|(_, process)| *process)
+            .collect();
+        if blamed.is_empty()
+            && let Some(told) = allranks_diagnose::unreachable(&evidence)
+        {
+            let is_long = still >= SHORTEST_LIMIT.max(self.patience * IDLE_PATIENCES);
+            return is_long.then_some(Event::Verdict(told));
+        }
+        // Nothing is known of a rank that is not on this host.
+        if blamed.is_empty() || blamed.len() < verdict.culprits.len() {
+            return None;
+        }
+        let times = (blamed.iter()).map(|process| self.patiences_for(process, &evidence));
+        let times: Option<Vec<u32>> = times.collect();
+        let times = times?.into_iter().max()?;
+        let limit = SHORTEST_LIMIT.max(self.patience * times);
+        if still < limit {
+            return None;
+        }
+        // On a machine that is too busy, minutes are seconds to a rank.
+        let wanted = processor_ticks(limit);
+        if blamed
+            .iter()
+            .any(|process| self.is_starved(process, wanted))
+        {
+            return None;
+        }
+        Some(Event::Verdict(late_verdict(verdict, ranks)))
+    }
+
+    /// Returns how many times the patience this rank may take; none if it may take for ever.
+    fn patiences_for(&self, process: &RankProcess, evidence: &HangEvidence) -> Option<u32> {
+        let is_at_work =
+            || self.moved.elapsed() < self.patience || !allranks_host::is_asleep(process.pid);
+        let has_work_below = self.below.has_worked_within(process.pid, self.patience);
+        let kind = kind_of_wait(process).unwrap_or_default();
+        let is_served = kind == "requests" && !has_left_a_request(evidence, process, self.patience);
+        patiences(
+            &kind,
+            is_served,
+            has_work_below,
+            is_silent(process),
+            is_at_work,
+        )
+    }
+
+    /// Returns true if a rank wants the processor, or waits for processes that do, and has had less of it than this many ticks.
+    fn is_starved(&mut self, process: &RankProcess, wanted: u64) -> bool {
+        match process.activity {
+            Some(Activity::Alive { ticks }) if allranks_host::state(process.pid) == Some('R') => {
+                self.below.own(process.pid, ticks) < wanted
+            }
+            _ => {
+                self.below.has_worked_within(process.pid, self.patience)
+                    && self.below.used_below(process.pid) < wanted
+            }
+        }
+    }
+
+    /// Returns the diagnosis of the world at this moment, whether it is proved or not; none without ranks.
+    pub fn diagnosis(
+        &mut self,
+        ranks: &Ranks<'_>,
+        is_ours: &dyn Fn(u32) -> bool,
+        hosts: &mut Hosts,
+    ) -> Option<Diagnosis> {
+        let still = self.still(ranks);
+        best(ranks, is_ours, hosts, &mut self.reach, still).map(|(verdict, _)| verdict)
+    }
+}
+
+/// Returns the verdict that fits the evidence best, whether it is proved or not, and that evidence; none while addresses are being
+/// looked up or tried.
+fn best(
+    ranks: &Ranks<'_>,
+    is_ours: &dyn Fn(u32) -> bool,
+    hosts: &mut Hosts,
+    reach: &mut Reach,
+    still: Duration,
+) -> Option<(Diagnosis, HangEvidence)> {
+    let mut evidence = evidence(ranks, is_ours, hosts, still, true)?;
+    evidence.endpoints_without_listener = endpoints_without_listener(&evidence, reach)?;
+    let mut verdict = diagnose(&evidence);
+    if verdict.kind == HangKind::Unknown
+        && let Some(assigned) = as_assigned(&evidence, ranks, is_ours, hosts)
+    {
+        let by_claims = diagnose(&assigned);
+        if !matches!(by_claims.kind, HangKind::Slow | HangKind::Unknown) {
+            // Their places are still unknown.
+            let places = verdict.places;
+            verdict = Diagnosis {
+                places,
+                ..by_claims
+            };
+        }
+    }
+    Some((verdict, evidence))
+}
+
+/// Returns true if a rank has been in one call, or in retries, for a moment.
+fn is_held(ranks: &Ranks<'_>) -> bool {
+    held(ranks).next().is_some()
+}
+
+/// Returns the ranks that have been in one call, or in retries, for a moment.
+fn held<'a>(ranks: &'a Ranks<'_>) -> impl Iterator<Item = Rank> + 'a {
+    ranks.iter().filter_map(|(rank, process)| {
+        let call_trace = process.call_trace.as_ref()?;
+        let is_inside = call_trace
+            .inside
+            .as_ref()
+            .is_some_and(|inside| inside.lasts() >= MOMENT);
+        (process.lives() && (is_inside || call_trace.is_retrying())).then_some(*rank)
+    })
+}
