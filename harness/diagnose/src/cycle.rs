@@ -51,7 +51,25 @@ fn key_not_set(evidence: &HangEvidence, cycle: &[Rank]) -> Option<Diagnosis> {
         verb(&others, "has", "have"),
         verb(&others, "waits", "wait"),
     );
-    let facts = (states().map(|one| format!("rank {}: {}", one.rank, one.place()))).collect();
+    let facts: Vec<String> = states()
+        .map(|one| format!("rank {}: {}", one.rank, one.place()))
+        .collect();
+    if let Some(deleter) = keys::deleter(evidence, keys).filter(|rank| others.contains(rank)) {
+        let summary = format!(
+            "{} {} in {what}, which rank {deleter} has deleted",
+            named(&waiting),
+            verb(&waiting, "is", "are"),
+        );
+        let verdict = conclude(
+            evidence,
+            HangKind::Behind,
+            Confidence::Likely,
+            vec![deleter],
+            summary,
+        );
+        let advice = vec!["delete a key only once all ranks that read it have done so".to_owned()];
+        return Some(Diagnosis { advice, ..verdict }.because(facts));
+    }
     let mut culprits = keys::setters(evidence, keys);
     culprits.retain(|rank| others.contains(rank));
     if culprits.len() > waiting.len() {
@@ -653,6 +671,16 @@ mod tests {
             round(2, &["round/1"], reduce()),
         ];
         assert_eq!(verdict(alone), behind(vec![]));
+        let deleted = |number| RankState {
+            keys_deleted: vec!["round/2".into()],
+            ..round(number, &["round/1", "round/2"], reduce())
+        };
+        let gone = vec![
+            deleted(0),
+            round(1, &[], reduce()),
+            round(2, &[], counter()),
+        ];
+        assert_eq!(verdict(gone), behind(vec![0]));
         // A rank that is at work may set it yet.
         let busy = rank(0, vec![EventKind::Own("its own code".into())]);
         let (kind, culprits, _) = verdict(vec![busy, waits(1, "run"), waits(2, "run")]);

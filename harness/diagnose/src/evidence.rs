@@ -58,6 +58,8 @@ pub struct RankState {
     pub recorded: Vec<RecordedOp>,
     /// The keys of stores that its program has set, oldest first, with the prefixes of their stores.
     pub keys_set: Vec<String>,
+    /// Those that it has deleted and not set again.
+    pub keys_deleted: Vec<String>,
 }
 
 impl HangEvidence {
@@ -86,6 +88,7 @@ impl RankState {
             errors: Vec::new(),
             recorded: Vec::new(),
             keys_set: Vec::new(),
+            keys_deleted: Vec::new(),
         }
     }
 

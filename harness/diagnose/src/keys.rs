@@ -25,6 +25,14 @@ pub(crate) fn setters(evidence: &HangEvidence, keys: &[String]) -> Vec<Rank> {
     ranks.into_iter().collect()
 }
 
+/// Returns the rank that has deleted the only one of these keys; `None` if no rank has, or several have.
+pub(crate) fn deleter(evidence: &HangEvidence, keys: &[String]) -> Option<Rank> {
+    let [key] = keys else { return None };
+    let mut deleters = (evidence.ranks.iter()).filter(|state| state.keys_deleted.contains(key));
+    let only = deleters.next()?;
+    deleters.next().is_none().then_some(only.rank)
+}
+
 fn has_set(state: &RankState, key: &str) -> bool {
     state.keys_set.iter().any(|own| own == key)
 }

@@ -56,9 +56,10 @@ UNBLOCKING = ("isend", "irecv")
 RPC = ("rpc_sync", "shutdown")
 #: Id of a ``PrefixStore`` -> its prefix, and whether the program made it, and not torch.
 PREFIXES: dict[int, tuple[str, bool]] = {}
-#: Methods of stores that read keys, which may wait for them, and those that set one.
+#: Methods of stores that read keys, which may wait for them, those that set one, and those that delete one.
 STORE_READS = ("get", "multi_get", "wait", "check")
 STORE_WRITES = ("set", "multi_set", "append", "compare_set", "add")
+STORE_DELETES = ("delete_key",)
 #: Calls that make and end groups.
 MANAGEMENT = ("init_process_group", "destroy_process_group", "new_group")
 
@@ -341,6 +342,9 @@ def wrap_store(trace: CallTrace, name: str, function: Callable[..., Any]) -> Cal
         if name in STORE_WRITES and not (name == "add" and args[1:2] == (0,)):
             trace.note_set(keys)
             return function(self, *args, **kwargs)
+        if name in STORE_DELETES:
+            trace.note_deleted(keys)
+            return function(self, *args, **kwargs)
         reads = functools.partial(function, self, *args, **kwargs)
         poll = trace.poll_of(keys)
         if poll is not None:
@@ -422,7 +426,7 @@ def patch(trace: CallTrace, module: Any) -> None:
         module.Work.wait = wrap_wait(trace, module.Work.wait)
     except Exception:
         pass
-    for name in (*STORE_READS, *STORE_WRITES):
+    for name in (*STORE_READS, *STORE_WRITES, *STORE_DELETES):
         try:
             setattr(module.Store, name, wrap_store(trace, name, getattr(module.Store, name)))
         except Exception:

@@ -243,6 +243,8 @@ class CallTrace:
         self.init_failed = False
         #: Keys of stores that the program has set, oldest first.
         self.keys_set: collections.OrderedDict[str, None] = collections.OrderedDict()
+        #: Those that it has deleted, and not set again.
+        self.keys_deleted: collections.OrderedDict[str, None] = collections.OrderedDict()
         #: The keys that its main thread reads again and again.
         self.poll: Poll | None = None
         #: Errors since the last call that returned.
@@ -330,8 +332,18 @@ class CallTrace:
             for key in keys:
                 self.keys_set[key] = None
                 self.keys_set.move_to_end(key)
+                self.keys_deleted.pop(key, None)
             while len(self.keys_set) > KEYS:
                 self.keys_set.popitem(last=False)
+
+    def note_deleted(self, keys: list[str]) -> None:
+        """Records that the program deletes keys of a store."""
+        with self.lock:
+            for key in keys:
+                self.keys_deleted[key] = None
+                self.keys_deleted.move_to_end(key)
+            while len(self.keys_deleted) > KEYS:
+                self.keys_deleted.popitem(last=False)
 
     def begin_poll(self, entry: Entry) -> None:
         """Notes the first read of keys, after which the same may be read again and again."""
@@ -474,7 +486,7 @@ class CallTrace:
                 recorded = self.recorder.look(self)
                 now_done = (self.moves - self.retries, self.recorder.status)
                 is_moving, done = now_done != done, now_done
-                calls = (self.moves, self.polled(), len(self.keys_set))
+                calls = (self.moves, self.polled(), len(self.keys_set), len(self.keys_deleted))
                 now = (calls, line, len(self.errors), self.fatal, self.lost, recorded, is_moving)
                 if now == written:
                     os.utime(path)
@@ -509,6 +521,7 @@ class CallTrace:
                 "failing_since": self.failing_since,
                 "left": self.left,
                 "keys_set": list(self.keys_set),
+                "keys_deleted": list(self.keys_deleted),
                 "fatal": self.fatal or self.lost,
                 "ended": self.ended,
             }

@@ -326,6 +326,9 @@ class CallTraceTest(unittest.TestCase):
             def check(self, keys):
                 return all(key in self.counts for key in keys)
 
+            def delete_key(self, key):
+                return self.counts.pop(key, None) is not None
+
         module = library()
         module.Store = Store
         allranks_patch.patch(self.trace, module)
@@ -356,6 +359,11 @@ class CallTraceTest(unittest.TestCase):
         poll.since, poll.last = poll.since - 60, poll.last - 60
         self.assertIsNone(self.trace.polled())
         self.assertEqual(self.read()["keys_set"], ["round/1"])
+        store.add("kept", 1)
+        for key in "round/1", "kept":
+            store.delete_key(key)
+        store.add("kept", 1)
+        self.assertEqual(self.read()["keys_deleted"], ["round/1"])
 
     def test_an_error_that_nobody_looks_at_counts_if_its_task_has_made_calls(self):
         import asyncio

@@ -47,6 +47,9 @@ pub struct CallTrace {
     /// Keys of stores that the program has set, oldest first, as far as they are kept.
     #[serde(default)]
     pub keys_set: Vec<String>,
+    /// Those that it has deleted and not set again, oldest first, as far as they are kept.
+    #[serde(default)]
+    pub keys_deleted: Vec<String>,
     /// The version of torch; none if it is not imported.
     #[serde(default)]
     pub torch: Option<String>,

@@ -122,8 +122,11 @@ pub fn as_assigned(
     Some(evidence)
 }
 
-/// Returns true if all processes of the job are on this host.
+/// Returns true if all processes of the job are on this host, and none is to be started.
 pub fn is_whole(ranks: &[(Rank, &RankProcess)], assume: bool) -> bool {
+    if ranks.iter().any(|(_, process)| process.more_may_start) {
+        return false;
+    }
     let largest = |name: &str| {
         let numbers = ranks.iter().filter_map(|(_, process)| process.number(name));
         numbers.max().map(|number| number as usize)

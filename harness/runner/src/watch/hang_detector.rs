@@ -183,6 +183,7 @@ mod tests {
     #[test]
     fn advice_on_a_single_culprit_has_its_process_id() {
         let process = |pid| RankProcess {
+            more_may_start: false,
             pid,
             environment: BTreeMap::new(),
             activity: None,

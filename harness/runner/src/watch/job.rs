@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use super::call_trace::{Call, CallTrace};
 use super::recorder;
+use super::script;
 use crate::world::TOKEN;
 use allranks_host as host;
 use allranks_host::{Activity, TaggedProcess};
@@ -55,6 +56,8 @@ pub struct RankProcess {
     pub call_trace: Option<CallTrace>,
     /// Its call trace as it was read, before the merge.
     pub traced: Option<CallTrace>,
+    /// True while a script of the job runs a command before it goes on: more ranks may be started after that.
+    pub more_may_start: bool,
 }
 
 impl RankProcess {
@@ -205,9 +208,11 @@ impl Job {
             .map(|member| member.pid)
             .collect();
         let chosen: HashSet<u32> = chosen.difference(&left).copied().collect();
+        let more_may_start = script::goes_on(&members, &chosen);
         for member in members.iter().filter(|one| chosen.contains(&one.pid)) {
             let key = (member.started, member.pid);
             let rank = self.known.entry(key).or_insert_with(|| RankProcess {
+                more_may_start: false,
                 pid: member.pid,
                 environment: BTreeMap::new(),
                 activity: None,
@@ -215,6 +220,7 @@ impl Job {
                 traced: None,
             });
             rank.environment.clone_from(&member.environment);
+            rank.more_may_start = more_may_start;
         }
         // Processes that have turned out to be no ranks although they are alive.
         self.known
@@ -550,6 +556,7 @@ mod tests {
     #[test]
     fn a_process_that_has_been_replaced_is_no_second_rank() {
         let process = |pid: u32, number: u32, activity: Activity| RankProcess {
+            more_may_start: false,
             pid,
             environment: [("RANK".to_owned(), number.to_string())].into(),
             activity: Some(activity),

@@ -68,6 +68,7 @@ mod tests {
             ("OMPI_COMM_WORLD_SIZE", size),
         ];
         RankProcess {
+            more_may_start: false,
             pid: 100 + rank,
             environment: environment
                 .map(|(name, value)| (name.to_owned(), value.to_string()))

@@ -60,6 +60,7 @@ mod program;
 mod reach;
 mod record;
 mod recorder;
+mod script;
 mod shared_job;
 mod sub_world;
 mod subreaper;

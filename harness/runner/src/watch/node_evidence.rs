@@ -331,6 +331,7 @@ impl NodeEvidence {
                 call_trace
             });
             RankProcess {
+                more_may_start: false,
                 pid: rank.pid,
                 environment: rank.environment.clone(),
                 activity: match rank.process.as_deref() {

@@ -32,6 +32,7 @@ fn rank(number: u32, size: u32, count: usize, entries: &[Value]) -> RankProcess 
     });
     let environment = [("RANK", number), ("WORLD_SIZE", size)];
     RankProcess {
+        more_may_start: false,
         pid: number,
         environment: environment
             .map(|(name, value)| (name.to_owned(), value.to_string()))
@@ -181,6 +182,7 @@ fn environments_alone_tell_claims() {
             .into();
         environment.insert("MASTER_ADDR".to_owned(), "127.0.0.1".to_owned());
         RankProcess {
+            more_may_start: false,
             pid: number,
             environment,
             activity: Some(Activity::Alive { ticks: 0 }),

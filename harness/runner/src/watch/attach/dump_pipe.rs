@@ -240,6 +240,7 @@ mod tests {
     fn rank(variables: &[(&str, &Path)]) -> RankProcess {
         let text = |(name, path): &(&str, &Path)| ((*name).to_owned(), path.display().to_string());
         RankProcess {
+            more_may_start: false,
             pid: std::process::id(),
             environment: variables.iter().map(text).collect(),
             activity: None,

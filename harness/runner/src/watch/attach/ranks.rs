@@ -197,6 +197,7 @@ fn claimed(
 
 fn rank(pid: u32, environment: BTreeMap<String, String>) -> RankProcess {
     RankProcess {
+        more_may_start: false,
         pid,
         environment,
         activity: None,
