@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use super::phase::Phase;
+use super::phase::Wait;
 use super::state::WorldState;
 use crate::check_result::error_text;
 use crate::run::pending::{Pending, Purpose};
@@ -76,10 +77,14 @@ impl WorldState<'_> {
         (is_at_work && self.wait.is_none()).then(|| (self.progress, self.patience()))
     }
 
-    /// Returns true if the next alarm is that nothing has moved for too long, and it is due at this time.
-    pub(super) fn is_limit_due(&self, now: Duration) -> bool {
-        let (when, alarm) = self.next_alarm();
-        alarm == Alarm::Limit && when <= now
+    /// Begins the limit anew that is due: how long nothing may move, or how long the end of a process may take.
+    pub(super) fn restart_limit(&mut self, now: Duration) {
+        self.now = now;
+        let patience = self.awaited_end().map(|(_, patience)| patience);
+        match (&mut self.wait, patience) {
+            (Some(Wait::RankExit { until, .. }), Some(patience)) => *until = now + patience,
+            _ => self.progress = now,
+        }
     }
 
     /// Returns how long nothing may move. Imports take longer than communication, and much longer from a network file

@@ -54,11 +54,6 @@ impl WorldClock {
         self.told
     }
 
-    /// Lets the time begin again where the state machine was told of something last.
-    pub(super) fn go_back(&mut self, now: Instant) {
-        self.behind = self.since_beginning(now).saturating_sub(self.told);
-    }
-
     /// Takes out what has passed since an instant: what the harness did meanwhile is no time of the ranks.
     pub(super) fn take_out(&mut self, since: Instant, now: Instant) {
         let taken = now.saturating_duration_since(since);
@@ -127,8 +122,5 @@ mod tests {
             "a deadline that had passed"
         );
         assert_eq!(clock.time(began + ms(3000)), ms(1000));
-        clock.tell(began + ms(4000));
-        clock.go_back(began + ms(9000));
-        assert_eq!(clock.time(began + ms(9000)), ms(2000));
     }
 }

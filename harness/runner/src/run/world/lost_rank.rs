@@ -321,6 +321,21 @@ mod tests {
     }
 
     #[test]
+    fn a_limit_that_begins_anew_is_as_long_as_before() {
+        let (scenario, known) = (planned(TWO, BARRIER), Expectations::default());
+        let mut world = Simulation::opened(&scenario, &known);
+        let limit =
+            |world: &Simulation| world.state.quiet_limit().map(|(since, long)| since + long);
+        let later = world.state.now + ms(19_900);
+        world.state.restart_limit(later);
+        assert_eq!(limit(&world), Some(later + ms(20_000)));
+        world.close(1);
+        let later = world.state.now + ms(9_900);
+        world.state.restart_limit(later);
+        assert_eq!(world.state.deadline(), Some(later + END_PATIENCE));
+    }
+
+    #[test]
     fn the_loss_of_a_node_is_no_result_of_any_check_whatever_is_under_way() {
         let (scenario, known) = (
             planned(TWO, "  - barrier: {}\n  - barrier: {}\n"),

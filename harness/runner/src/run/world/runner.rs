@@ -249,7 +249,7 @@ impl<'a> WorldRunner<'a> {
         }
         match (self.state.import_limit(), self.state.quiet_limit()) {
             (Some(limit), _) => self.late_import(limit),
-            (None, Some((progress, limit))) if self.state.is_limit_due(self.now()) => {
+            (None, Some((progress, limit))) if progress + limit <= self.now() => {
                 self.late_step(progress, limit)
             }
             (None, _) => Late::Ranks,
@@ -299,7 +299,7 @@ impl<'a> WorldRunner<'a> {
         self.extend(&no_rank_run_longer(has.used))
     }
 
-    /// Lets the state machine's time begin again where something moved last, if that has not been done too often.
+    /// Lets the limit that is due begin anew, if that has not been done too often.
     /// `little` says what ranks were let do until then.
     fn extend(&mut self, little: &str) -> Late {
         if self.extensions >= EXTENSIONS {
@@ -310,7 +310,15 @@ impl<'a> WorldRunner<'a> {
             ));
         }
         self.extensions += 1;
-        self.clock.go_back(Instant::now());
+        let progress = self.state.quiet_limit().map(|(progress, _)| progress);
+        let now = self.clock.tell(Instant::now());
+        self.state.restart_limit(now);
+        // What the ranks have used since the note counts on.
+        if let Some((noted, _)) = &mut self.early
+            && Some(*noted) == progress
+        {
+            *noted = now;
+        }
         Late::Extended
     }
 
