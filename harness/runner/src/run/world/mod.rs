@@ -86,12 +86,12 @@ mod lost_rank;
 mod opening;
 mod phase;
 mod plan;
+mod processor_times;
 mod result;
 mod runner;
 mod script_control;
 mod script_events;
 mod sending;
-mod share;
 mod shutdown;
 #[cfg(test)]
 mod simulation;

@@ -13,10 +13,10 @@ use super::clock::WorldClock;
 use super::event::Action;
 use super::event::Event;
 use super::plan::WorldPlan;
+use super::processor_times::NotedTimes;
+use super::processor_times::ProcessorTimes;
+use super::processor_times::time_ready;
 use super::result::WorldResult;
-use super::share::Share;
-use super::share::ShareNote;
-use super::share::time_ready;
 use super::state::WorldState;
 use crate::check_result::CheckResult;
 use crate::run::interruption;
@@ -47,18 +47,18 @@ pub struct WorldRunner<'a> {
     state: WorldState<'a>,
     /// The state machine's time.
     clock: WorldClock,
-    /// What the ranks had had of the machine when more time was given for their imports.
-    had: Share,
-    /// When something moved last, in the state machine's time, and what the ranks had had of the machine soon after.
-    early: Option<(Duration, ShareNote)>,
+    /// The ranks' processor times when more time was given for their imports.
+    imported: ProcessorTimes,
+    /// When something moved last, in the state machine's time, and the ranks' processor times soon after.
+    early: Option<(Duration, NotedTimes)>,
     /// How many times more time was given.
     extensions: u32,
     /// How long a rank was at most ready to run, and was not let, when the initialisation began; none before.
     waited_before_init: Option<Duration>,
     /// How long a rank was at most ready to run, and was not let, from then until the initialisation failed; none if it has not.
     waited_in_init: Option<Duration>,
-    /// The rank whose process is to end, and what it had had of the machine when that began to be waited for; none if it is not.
-    ending: Option<(Rank, ShareNote)>,
+    /// The rank whose process is to end, and its processor times when the world began to wait for that; none if it waits for none.
+    ending: Option<(Rank, NotedTimes)>,
     interrupt: watch::Receiver<bool>,
     /// True if the state machine has been told of the interrupt.
     is_interrupted: bool,
@@ -71,7 +71,7 @@ impl<'a> WorldRunner<'a> {
             world,
             state: WorldState::new(plan),
             clock: WorldClock::new(Instant::now()),
-            had: Share::default(),
+            imported: ProcessorTimes::default(),
             early: None,
             extensions: 0,
             waited_before_init: None,
@@ -170,11 +170,12 @@ impl<'a> WorldRunner<'a> {
         }
     }
 
-    /// Notes what a process has had of the machine when its end begins to be waited for.
+    /// Notes the processor times of a process when the world begins to wait for its end.
     fn measure_end(&mut self) {
         let awaited = self.state.awaited_end().map(|(rank, _)| rank);
         if self.ending.as_ref().map(|(rank, _)| *rank) != awaited {
-            self.ending = awaited.map(|rank| (rank, ShareNote::now(self.share_of(rank))));
+            self.ending =
+                awaited.map(|rank| (rank, NotedTimes::now(self.processor_times_of(rank))));
         }
     }
 
@@ -230,15 +231,15 @@ impl<'a> WorldRunner<'a> {
         (!is_noted).then(|| progress + limit / 10)
     }
 
-    /// Notes what the ranks have had of the machine if a tenth of their time has passed. Returns false if it has not, or is noted.
+    /// Notes the ranks' processor times if a tenth of the limit has passed. Returns false if it has not, or they are noted.
     fn note_early(&mut self) -> bool {
         let is_due = |early: Duration| early <= self.now();
         if !self.early_time().is_some_and(is_due) {
             return false;
         }
         let progress = self.state.quiet_limit().map(|(progress, _)| progress);
-        let had = block_in_place(|| self.share());
-        self.early = progress.map(|progress| (progress, ShareNote::now(had)));
+        let times = block_in_place(|| self.processor_times());
+        self.early = progress.map(|progress| (progress, NotedTimes::now(times)));
         true
     }
 
@@ -256,47 +257,47 @@ impl<'a> WorldRunner<'a> {
         }
     }
 
-    /// Gives a process of this host more time to end that has broken its connection: one that waits for a processor, or that has
-    /// ended, which only its parent has not reported yet.
+    /// Gives a process of this host more time to end after its connection broke: if it waits for a processor, or has ended and its
+    /// parent has not reported that yet.
     fn late_end(&mut self, rank: Rank, limit: Duration) -> Late {
-        let has = block_in_place(|| self.share_of(rank));
+        let times = block_in_place(|| self.processor_times_of(rank));
         let noted = self.ending.as_ref().filter(|(of, _)| *of == rank);
-        let Some((passed, had)) = noted.map(|(_, note)| note.since(has)) else {
+        let Some((passed, since)) = noted.map(|(_, note)| note.since(times)) else {
             return Late::Ranks;
         };
         let has_ended = self.pid(rank).and_then(allranks_host::state) == Some('Z');
-        if (!has_ended && !had.was_kept_waiting(passed)) || had.used >= limit {
+        if (!has_ended && !since.was_kept_waiting(passed)) || since.used >= limit {
             return Late::Ranks;
         }
-        let used = has.used.as_secs_f64();
+        let used = times.used.as_secs_f64();
         self.extend(&format!(
             "rank {rank} was let run for {used:.1} s, and its process did not end"
         ))
     }
 
-    /// Gives ranks that are importing more time, if the processor time that they have used since, or waited for, shows that they get
-    /// on. They have at most ten times as much as a quiet machine would need, or the processor time for it.
+    /// Gives ranks that are importing more time, if the processor time that they have used since, or waited for, shows that they make
+    /// progress. They get at most ten times the limit, and no more processor time than the limit.
     fn late_import(&mut self, limit: Duration) -> Late {
-        let had = block_in_place(|| self.share());
-        if !had.since(self.had).could_run(limit) || had.used >= limit {
+        let times = block_in_place(|| self.processor_times());
+        if !times.since(self.imported).could_run(limit) || times.used >= limit {
             return Late::Ranks;
         }
-        self.had = had;
-        self.extend(&no_rank_run_longer(had.used))
+        self.imported = times;
+        self.extend(&no_rank_run_longer(times.used))
     }
 
-    /// Gives ranks more time that get on while they wait for a processor: they are late for what else the machine does. Ranks that
-    /// wait for each other use no processor and wait for none; one that polls for ever has some time used all that it may take.
+    /// Gives ranks more time that make progress while they wait for a processor: the machine is late, not they. Ranks that wait for
+    /// each other use no processor and wait for none; a rank that polls for ever has at some time used the whole limit.
     fn late_step(&mut self, progress: Duration, limit: Duration) -> Late {
         let noted = self.early.as_ref().filter(|(of, _)| *of == progress);
-        let has = block_in_place(|| self.share());
-        let Some((passed, had)) = noted.map(|(_, note)| note.since(has)) else {
+        let times = block_in_place(|| self.processor_times());
+        let Some((passed, since)) = noted.map(|(_, note)| note.since(times)) else {
             return Late::Ranks;
         };
-        if !had.has_run(passed) || !had.was_kept_waiting(passed) || had.used >= limit {
+        if !since.has_run(passed) || !since.was_kept_waiting(passed) || since.used >= limit {
             return Late::Ranks;
         }
-        self.extend(&no_rank_run_longer(has.used))
+        self.extend(&no_rank_run_longer(times.used))
     }
 
     /// Lets the limit that is due begin anew, if that has not been done too often.
@@ -322,17 +323,17 @@ impl<'a> WorldRunner<'a> {
         Late::Extended
     }
 
-    /// Returns what the ranks have had of the machine; nothing for ranks on other hosts.
-    fn share(&self) -> Share {
-        Share::of(&self.roots())
+    /// Returns the ranks' processor times; zero for ranks on other hosts.
+    fn processor_times(&self) -> ProcessorTimes {
+        ProcessorTimes::of(&self.roots())
     }
 
-    /// Returns what a rank has had of the machine; nothing for one on another host.
-    fn share_of(&self, rank: Rank) -> Share {
-        Share::of(self.pid(rank).as_slice())
+    /// Returns a rank's processor times; zero for one on another host.
+    fn processor_times_of(&self, rank: Rank) -> ProcessorTimes {
+        ProcessorTimes::of(self.pid(rank).as_slice())
     }
 
-    /// Returns how long a rank was at most ready to run, and was not let; zero for ranks on other hosts.
+    /// Returns the longest time for which a rank was ready to run while others ran; zero for ranks on other hosts.
     fn waited(&self) -> Duration {
         time_ready(&self.roots())
     }
