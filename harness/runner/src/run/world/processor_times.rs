@@ -7,7 +7,7 @@ use tokio::time::Instant;
 /// A rank gets more time only if it ran, or was ready to run, for one part in this many of the time that has passed.
 const LEAST_RUN: u32 = 50;
 /// A rank gets more time only if it waited for a processor for one part in this many of the time that has passed.
-const LEAST_WAIT: u32 = 10;
+const LEAST_WAIT: u32 = 4;
 
 /// The processor time that ranks used and waited for: of each the largest of all ranks.
 #[derive(Clone, Copy, Debug, Default)]
