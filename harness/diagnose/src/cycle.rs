@@ -43,42 +43,33 @@ fn key_not_set(evidence: &HangEvidence, cycle: &[Rank]) -> Option<Diagnosis> {
         states().partition(|state| state.now() == Some(what));
     let ranks = |states: &[&RankState]| states.iter().map(|one| one.rank).collect::<Vec<_>>();
     let (waiting, others) = (ranks(&waiting), ranks(&others));
-    let summary = format!(
-        "{} {} in {what}, which {} {} not set, and {} for them elsewhere",
+    let facts = (states().map(|one| format!("rank {}: {}", one.rank, one.place()))).collect();
+    let waits = format!(
+        "{} {} in {what}",
         named(&waiting),
-        verb(&waiting, "is", "are"),
-        named(&others),
-        verb(&others, "has", "have"),
-        verb(&others, "waits", "wait"),
+        verb(&waiting, "is", "are")
     );
-    let facts: Vec<String> = states()
-        .map(|one| format!("rank {}: {}", one.rank, one.place()))
-        .collect();
-    if let Some(deleter) = keys::deleter(evidence, keys).filter(|rank| others.contains(rank)) {
-        let summary = format!(
-            "{} {} in {what}, which rank {deleter} has deleted",
-            named(&waiting),
-            verb(&waiting, "is", "are"),
-        );
-        let verdict = conclude(
-            evidence,
-            HangKind::Behind,
-            Confidence::Likely,
+    let deleter = keys::deleter(evidence, keys).filter(|rank| others.contains(rank));
+    let (culprits, summary, advice) = match deleter {
+        Some(deleter) => (
             vec![deleter],
-            summary,
-        );
-        let advice = vec!["delete a key only once all ranks that read it have done so".to_owned()];
-        return Some(Diagnosis { advice, ..verdict }.because(facts));
-    }
-    let mut culprits = keys::setters(evidence, keys);
-    culprits.retain(|rank| others.contains(rank));
-    if culprits.len() > waiting.len() {
-        culprits.clear();
-    }
-    // Ranks that wait for several keys, one of each rank, are in another barrier than the rest: either side may be ahead.
-    if culprits.is_empty() && keys.len() == 1 && others.len() == 1 {
-        culprits.clone_from(&others);
-    }
+            format!("{waits}, which rank {deleter} has deleted"),
+            vec!["delete a key only once all ranks that read it have done so"],
+        ),
+        None => (
+            turn_to_set(evidence, keys, &waiting, &others),
+            format!(
+                "{waits}, which {} {} not set, and {} for them elsewhere",
+                named(&others),
+                verb(&others, "has", "have"),
+                verb(&others, "waits", "wait"),
+            ),
+            vec![
+                "compare the names of the keys that are set and waited for, and the stores (host, port, prefix) they are in",
+                "set the key before anything in which that rank waits for the others",
+            ],
+        ),
+    };
     let verdict = conclude(
         evidence,
         HangKind::Behind,
@@ -86,11 +77,27 @@ fn key_not_set(evidence: &HangEvidence, cycle: &[Rank]) -> Option<Diagnosis> {
         culprits,
         summary,
     );
-    let advice = vec![
-        "compare the names of the keys that are set and waited for, and the stores (host, port, prefix) they are in".to_owned(),
-        "set the key before anything in which that rank waits for the others".to_owned(),
-    ];
+    let advice = advice.into_iter().map(str::to_owned).collect();
     Some(Diagnosis { advice, ..verdict }.because(facts))
+}
+
+/// Returns those of `others` that have still to set keys that ranks of a cycle wait for; empty if nothing shows which they are.
+fn turn_to_set(
+    evidence: &HangEvidence,
+    keys: &[String],
+    waiting: &[Rank],
+    others: &[Rank],
+) -> Vec<Rank> {
+    let mut culprits = keys::setters(evidence, keys);
+    culprits.retain(|rank| others.contains(rank));
+    if culprits.len() > waiting.len() {
+        culprits.clear();
+    }
+    // Ranks that wait for several keys, one of each rank, are in another barrier than the rest: either side may be ahead.
+    if culprits.is_empty() && keys.len() == 1 && others.len() == 1 {
+        culprits.extend(others);
+    }
+    culprits
 }
 
 /// Finds a minority of the cycle that waits in something other than `new_group`, has made fewer groups than the others,

@@ -25,7 +25,7 @@ pub use listener::{
     Listener, StoreReply, addresses, is_connected_to, is_heard, listeners, probe_store, resolves,
 };
 pub use process::{
-    Activity, activity, arguments, describe, is_asleep, is_ending, sleeps_in, state,
+    Activity, activity, arguments, describe, is_asleep, is_ending, reads_a_pipe, sleeps_in, state,
 };
 pub use process_table::{ProcessEntry, age, descendants, has_mapped, network, processes};
 pub use processor_time::processor_times_below;

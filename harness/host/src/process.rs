@@ -128,6 +128,13 @@ pub fn arguments(_pid: u32) -> Vec<String> {
     Vec::new()
 }
 
+/// Returns true if the standard input of a process is a pipe; false where this machine does not tell.
+#[must_use]
+pub fn reads_a_pipe(pid: u32) -> bool {
+    let input = std::fs::read_link(format!("/proc/{pid}/fd/0"));
+    input.is_ok_and(|input| input.to_string_lossy().starts_with("pipe:"))
+}
+
 /// The longest command line that is shown, in characters.
 #[cfg(target_os = "linux")]
 const COMMAND: usize = 80;

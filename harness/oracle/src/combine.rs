@@ -21,9 +21,9 @@ trait Combine {
 
     /// Returns the contribution of a source, by its number, to begin with.
     fn first(&self, source: usize, element: Self::Element) -> Self::Sum;
-    /// Returns one more.
+    /// Returns a result in the making with the contribution of one more source.
     fn next(&self, sum: Self::Sum, source: usize, element: Self::Element) -> Self::Sum;
-    /// Returns the result.
+    /// Returns the result once all sources have contributed.
     fn result(&self, sum: Self::Sum) -> Self::Element;
 }
 

@@ -74,7 +74,7 @@ pub(super) trait Integer: Ring + Ordered + Bits {
 
     /// Returns the quotient, truncated towards zero; `by` is positive.
     fn divide(self, by: u64) -> Self;
-    /// Returns the value.
+    /// Returns the integer that this number holds.
     fn to_i128(self) -> i128;
 }
 

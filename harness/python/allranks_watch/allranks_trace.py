@@ -58,6 +58,15 @@ def entry_id(entry: Entry) -> int:
     return int(entry["id"])
 
 
+def keep_newest(kept: collections.OrderedDict[str, None], keys: list[str]) -> None:
+    """Adds keys as the newest, and drops the oldest beyond `KEYS`."""
+    for key in keys:
+        kept[key] = None
+        kept.move_to_end(key)
+    while len(kept) > KEYS:
+        kept.popitem(last=False)
+
+
 class LastEntries:
     """A file of the last entries, one line of JSON each, in memory that outlives the process.
 
@@ -329,21 +338,14 @@ class CallTrace:
         with self.lock:
             if is_main_thread():
                 self.poll = None
+            keep_newest(self.keys_set, keys)
             for key in keys:
-                self.keys_set[key] = None
-                self.keys_set.move_to_end(key)
                 self.keys_deleted.pop(key, None)
-            while len(self.keys_set) > KEYS:
-                self.keys_set.popitem(last=False)
 
     def note_deleted(self, keys: list[str]) -> None:
         """Records that the program deletes keys of a store."""
         with self.lock:
-            for key in keys:
-                self.keys_deleted[key] = None
-                self.keys_deleted.move_to_end(key)
-            while len(self.keys_deleted) > KEYS:
-                self.keys_deleted.popitem(last=False)
+            keep_newest(self.keys_deleted, keys)
 
     def begin_poll(self, entry: Entry) -> None:
         """Notes the first read of keys, after which the same may be read again and again."""

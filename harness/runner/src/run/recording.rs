@@ -56,7 +56,7 @@ impl Recorder {
         }
     }
 
-    /// Returns the scenario.
+    /// Returns the scenario whose checks are recorded.
     pub fn scenario(&self) -> &Scenario {
         &self.scenario
     }

@@ -164,6 +164,7 @@ fn is_elsewhere_here(ranks: &[(Rank, &RankProcess)]) -> bool {
         others.any(|rank| rank.is_some() && !known.contains(&rank))
     })
 }
+
 /// Returns the endpoint that the launcher told the process, `HOST:PORT`; none if it told none.
 pub fn assigned_endpoint(process: &RankProcess) -> Option<String> {
     let value = |name: &str| process.environment.get(name);

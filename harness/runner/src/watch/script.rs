@@ -9,7 +9,7 @@ use allranks_host::TaggedProcess;
 /// Returns true if a script among these processes waits for a command that is neither a rank nor has ranks below it, and is no part
 /// of a pipeline: what reads another process's output, as `tee` does, ends only after the ranks.
 pub fn goes_on(members: &[TaggedProcess], ranks: &HashSet<u32>) -> bool {
-    goes_on_by(members, ranks, is_shell, reads_a_pipe)
+    goes_on_by(members, ranks, is_shell, allranks_host::reads_a_pipe)
 }
 
 fn goes_on_by(
@@ -43,12 +43,6 @@ fn is_shell(pid: u32) -> bool {
             .iter()
             .any(|shell| name == *shell)
     })
-}
-
-/// Returns true if the standard input of a process is a pipe.
-fn reads_a_pipe(pid: u32) -> bool {
-    let input = std::fs::read_link(format!("/proc/{pid}/fd/0"));
-    input.is_ok_and(|input| input.to_string_lossy().starts_with("pipe:"))
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ const LEAST_WAIT: u32 = 4;
 /// The processor time that ranks used and waited for: of each the largest of all ranks.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ProcessorTimes {
-    /// Processor time.
+    /// Time for which threads of the rank ran.
     pub(super) used: Duration,
     /// Time in which a thread was ready to run and another ran.
     pub(super) waited: Duration,

@@ -55,10 +55,10 @@ pub async fn accept(listener: TcpListener, roster: Arc<Roster>) {
 /// An admitted node, and what comes from its agent.
 type Admitted = (Arc<Node>, mpsc::UnboundedReceiver<Incoming<FromNode>>);
 
-/// Admits an agent.
+/// Makes the TLS connection with an agent and enters it in the roster; returns its node.
 ///
 /// # Errors
-/// Says why it is not admitted.
+/// The reason for which the agent is not admitted.
 async fn admit(roster: &Roster, stream: TcpStream, peer: SocketAddr) -> Result<Admitted, String> {
     let _ = stream.set_nodelay(true);
     let mut stream = roster
