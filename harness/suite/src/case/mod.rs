@@ -375,6 +375,16 @@ pub enum StepSpec {
     },
 }
 
+impl Case {
+    /// Returns whether a step is a layer above c10d, so that its ranks need the modules of torch that layers use, whichever of
+    /// its checks are selected.
+    #[must_use]
+    pub fn has_layers(&self) -> bool {
+        let mut steps = self.steps.iter();
+        steps.any(|step| matches!(step, StepSpec::Stack { .. }))
+    }
+}
+
 impl StepSpec {
     /// Returns the line of the step in the file, from 1.
     #[must_use]
