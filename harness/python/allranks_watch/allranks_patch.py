@@ -252,7 +252,9 @@ def wrap(trace: CallTrace, module: Any, name: str, function: Callable[..., Any])
         error = None
         try:
             result = function(*args, **kwargs)
-            if result is not None and name not in MANAGEMENT:
+            if name == "recv" and entry["peer"] is None and isinstance(result, int):
+                entry["peer"] = result  # the sender, of any that it might have been
+            elif result is not None and name not in MANAGEMENT:
                 trace.keep_work(result, entry)
                 if is_followed:
                     trace.follow_handle(result, entry)
