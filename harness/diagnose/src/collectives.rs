@@ -4,7 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use super::call_sequence::{Certainty, Change, Divergence, List, divergence};
-use super::evidence::{Collective, EventKind, HangEvidence, RankState, TraceEvent, named, verb};
+use super::evidence::{
+    Collective, EventKind, GROUPS_OF_CALLER, HangEvidence, RankState, TraceEvent, named, verb,
+};
 use crate::conclude;
 use allranks_model::diagnosis::{Diagnosis, HangKind};
 use allranks_model::names::Rank;
@@ -79,14 +81,48 @@ fn verdict(
             ),
         ),
     };
-    let (confidence, culprits) = (certainty.confidence(), certainty.culprits(others));
     let mut facts = call_sites(evidence, group, divergence, nth);
+    // A rank may have groups that others have not.
+    let is_of_names = is_named_otherwise(divergence);
+    if is_of_names {
+        facts.push(
+            "torch names a group that its members make alone by these members and by how many groups the caller has, so they wait for each other under other names (pytorch#173608)".to_owned(),
+        );
+    }
+    let culprits = match is_of_names {
+        true => Vec::new(),
+        false => certainty.culprits(others),
+    };
     if certainty == Certainty::Unseen {
         facts.push(format!(
             "not every member of group {group} is seen: which side is in the minority is not known"
         ));
     }
-    conclude(evidence, kind, confidence, culprits, summary).because(facts)
+    let confidence = certainty.confidence();
+    let verdict = conclude(evidence, kind, confidence, culprits, summary).because(facts);
+    match is_of_names {
+        true => Diagnosis {
+            advice: vec![
+                "make all groups on all ranks, without use_local_synchronization".to_owned(),
+                "or in an order in which all members of each have as many groups when they make it"
+                    .to_owned(),
+            ],
+            ..verdict
+        },
+        false => verdict,
+    }
+}
+
+/// Returns true if the members make a group of their own, and differ in nothing but how many groups they have: torch names it otherwise
+/// on them.
+fn is_named_otherwise(divergence: &Divergence<Collective>) -> bool {
+    let mut calls = (divergence.others.iter())
+        .filter_map(|(_, entry, _)| entry.as_ref())
+        .chain(&divergence.common);
+    let Some(first) = calls.next() else {
+        return false;
+    };
+    first.nature.contains_key(GROUPS_OF_CALLER) && calls.all(|one| one.name == first.name)
 }
 
 /// Describes what each side of a disagreement calls, and where in the program.
@@ -277,6 +313,28 @@ mod tests {
                 "on rank 0 it is all_reduce (elements 18640), called at train.py:0",
                 "on rank 1 it is all_reduce (elements 1), called at train.py:1",
             ]
+        );
+    }
+
+    #[test]
+    fn a_group_of_its_members_alone_that_has_two_names_blames_nobody() {
+        let making = |number: u32, groups: &str| {
+            let mut state = rank(number, 3, "");
+            if let Some((event, _)) = &mut state.doing
+                && let EventKind::Collective(one) = &mut event.what
+            {
+                one.name = "new_group".into();
+                one.nature = [(GROUPS_OF_CALLER, groups.to_owned())].into();
+            }
+            state
+        };
+        let ranks = vec![making(0, "1"), making(1, "1"), making(2, "2")];
+        let verdict = divergent(ranks).unwrap();
+        assert_eq!(verdict.kind, HangKind::CollectiveMismatch);
+        assert_eq!(verdict.culprits, vec![]);
+        assert_eq!(
+            verdict.summary,
+            "rank 2 differs from the other members in collective number 1 of group world: groups of the caller 2, not 1"
         );
     }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::call_sequence::majority;
-use super::evidence::{EventKind, HangEvidence, Message, RankState, named, verb};
+use super::evidence::{Collective, EventKind, HangEvidence, Message, RankState, named, verb};
 use super::groups::{groups, leaves_out};
 use super::habit;
 use super::keys;
@@ -13,6 +13,9 @@ use super::messages::{answers, as_message, awaited, messages, sides};
 use crate::conclude;
 use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
 use allranks_model::names::Rank;
+
+/// The fewest messages between two ranks that make a row.
+const ROW: usize = 2;
 
 /// Returns the cause of a cycle other than the order of calls; `None` if nothing shows one.
 #[must_use]
@@ -32,7 +35,8 @@ pub fn cause(evidence: &HangEvidence, cycle: &[Rank]) -> Option<Diagnosis> {
 
 /// Finds ranks of the cycle that wait for keys of a store while the rest wait for them in something else. Only the rest could have set
 /// the keys. The ranks whose turn it was are blamed if the names of keys show it, unless they are more than those that wait, which may be
-/// the ones in the wrong. If the names show nothing, a single rank is blamed for a single key; else none is.
+/// the ones in the wrong: those are blamed if they are a minority in a barrier made of keys, and the rest are all in the same collective,
+/// which they have left out. If the names show nothing, a single rank is blamed for a single key; else none is.
 fn key_not_set(evidence: &HangEvidence, cycle: &[Rank]) -> Option<Diagnosis> {
     let states = || cycle.iter().filter_map(|rank| evidence.rank(*rank));
     let (what, keys) = states().find_map(|state| match state.now() {
@@ -42,6 +46,7 @@ fn key_not_set(evidence: &HangEvidence, cycle: &[Rank]) -> Option<Diagnosis> {
     let (waiting, others): (Vec<&RankState>, Vec<&RankState>) =
         states().partition(|state| state.now() == Some(what));
     let ranks = |states: &[&RankState]| states.iter().map(|one| one.rank).collect::<Vec<_>>();
+    let missed = missed_by_few(&waiting, &others);
     let (waiting, others) = (ranks(&waiting), ranks(&others));
     let facts = (states().map(|one| format!("rank {}: {}", one.rank, one.place()))).collect();
     let waits = format!(
@@ -49,6 +54,25 @@ fn key_not_set(evidence: &HangEvidence, cycle: &[Rank]) -> Option<Diagnosis> {
         named(&waiting),
         verb(&waiting, "is", "are")
     );
+    if let Some(missed) = missed
+        && keys::is_barrier(evidence, keys, &waiting, others.len())
+    {
+        let summary = format!(
+            "{waits}, while {} {} in {missed}, in which only {} {} missing",
+            named(&others),
+            verb(&others, "is", "are"),
+            named(&waiting),
+            verb(&waiting, "is", "are"),
+        );
+        let verdict = conclude(
+            evidence,
+            HangKind::CollectiveSkipped,
+            Confidence::Likely,
+            waiting,
+            summary,
+        );
+        return Some(verdict.because(facts));
+    }
     let deleter = keys::deleter(evidence, keys).filter(|rank| others.contains(rank));
     let (culprits, summary, advice) = match deleter {
         Some(deleter) => (
@@ -79,6 +103,22 @@ fn key_not_set(evidence: &HangEvidence, cycle: &[Rank]) -> Option<Diagnosis> {
     );
     let advice = advice.into_iter().map(str::to_owned).collect();
     Some(Diagnosis { advice, ..verdict }.because(facts))
+}
+
+/// Returns the collective in which all other members but these few wait; `None` if they are in another one each, or no more than these.
+fn missed_by_few<'a>(few: &[&RankState], others: &[&'a RankState]) -> Option<&'a Collective> {
+    let collective = |state: &&'a RankState| match state.now() {
+        Some(EventKind::Collective(one)) => Some((one, issued(state, &one.group))),
+        _ => None,
+    };
+    let (one, number) = collective(others.first()?)?;
+    let is_same = |state| collective(state) == Some((one, number));
+    let is_missing = |state: &&RankState| {
+        one.members.contains(&state.rank) && issued(state, &one.group) + 1 == number
+    };
+    let all = few.len() + others.len() == one.members.len();
+    (all && few.len() < others.len() && others.iter().all(is_same) && few.iter().all(is_missing))
+        .then_some(one)
 }
 
 /// Returns those of `others` that have still to set keys that ranks of a cycle wait for; empty if nothing shows which they are.
@@ -424,6 +464,52 @@ pub fn gone_on(evidence: &HangEvidence, blamed: &[Rank]) -> Option<String> {
     })
 }
 
+/// Finds two ranks of a cycle of which one waits for the next message of a row, while the other one has gone on to a collective that waits
+/// for it. Either a message is missing or one is expected too many, so both are blamed. `None` if these are not the facts, or
+/// hold for several pairs.
+#[must_use]
+pub fn one_message_more(evidence: &HangEvidence, cycle: &[Rank]) -> Option<Diagnosis> {
+    let states = || cycle.iter().filter_map(|rank| evidence.rank(*rank));
+    let mut pairs = states().filter_map(|waiting| {
+        let (message, nth) = awaited(waiting)?;
+        let peer = states().find(|state| Some(state.rank) == message.peer)?;
+        let here = match peer.now()? {
+            here @ EventKind::Collective(one) if one.members.contains(&waiting.rank) => here,
+            _ => return None,
+        };
+        let issued = messages(peer)
+            .filter(|own| answers(own, message, waiting.rank))
+            .count();
+        // The first messages make the row.
+        (issued >= ROW && issued + 1 == nth).then_some((waiting, message, peer, here, issued))
+    });
+    let (waiting, message, peer, here, issued) = pairs.next()?;
+    if pairs.next().is_some() {
+        return None;
+    }
+    let mut blamed = vec![waiting.rank, peer.rank];
+    blamed.sort_unstable();
+    let (verb, direction) = match message.sends {
+        true => ("received", "to"),
+        false => ("sent", "from"),
+    };
+    let summary = format!(
+        "rank {} waits for message number {} {direction} rank {}, which has {verb} {issued} and gone on to {here}",
+        waiting.rank,
+        issued + 1,
+        peer.rank
+    );
+    let facts = states().map(|one| format!("rank {}: {}", one.rank, one.place()));
+    let verdict = conclude(
+        evidence,
+        HangKind::MessageUnmatched,
+        Confidence::Likely,
+        blamed,
+        summary,
+    );
+    Some(verdict.because(facts.collect()))
+}
+
 /// Returns true if what a rank of a cycle would still do is not known, so that it may be where it is too early, or not at all.
 #[must_use]
 pub fn may_go_on(evidence: &HangEvidence, cycle: &[Rank]) -> bool {
@@ -606,6 +692,47 @@ mod tests {
             0 => collective("column 0", &[0, 2]),
             _ => collective("column 1", &[1, 3]),
         }
+    }
+
+    #[test]
+    fn one_message_more_than_the_other_side_has_sent_is_laid_to_both() {
+        let world = || collective("world", &[0, 1, 2]);
+        // A pipeline: each passes on what it gets. The first stage has had enough after some.
+        let stages = |sent: usize, expected: usize| {
+            let inner = (0..expected).flat_map(|_| [message(false, 0, 0), message(true, 2, 0)]);
+            let mut inner: Vec<EventKind> = inner.collect();
+            inner.push(message(false, 0, 0));
+            let first = (0..sent).map(|_| message(true, 1, 0));
+            vec![
+                rank(0, first.chain([world()]).collect()),
+                rank(1, inner),
+                rank(2, vec![message(false, 1, 0); expected + 1]),
+            ]
+        };
+        let both = (HangKind::MessageUnmatched, vec![0, 1], Confidence::Likely);
+        assert_eq!(verdict(stages(3, 3)), both);
+        // The first message of all may have a collective before it, on either side.
+        let nobody = (HangKind::CyclicWait, vec![], Confidence::Proved);
+        assert_eq!(verdict(stages(0, 0)), nobody);
+    }
+
+    #[test]
+    fn a_minority_at_a_barrier_of_keys_has_left_out_the_collective_of_the_rest() {
+        let world = || collective("world", &[0, 1, 2]);
+        let done = |rank: u32| format!("done/{rank}");
+        let all = |keys: &[String]| {
+            let waiting = RankState {
+                keys_set: vec![done(0)],
+                ..rank(0, vec![world(), EventKind::AwaitKeys(keys.into())])
+            };
+            let in_loop = |number| rank(number, vec![world(), world()]);
+            verdict(vec![waiting, in_loop(1), in_loop(2)])
+        };
+        let skips = (HangKind::CollectiveSkipped, vec![0], Confidence::Likely);
+        assert_eq!(all(&[done(0), done(1), done(2)]), skips);
+        // One of the rest may have left out a key that all would have waited for.
+        let nobody = (HangKind::Behind, vec![], Confidence::Likely);
+        assert_eq!(all(&[done(2)]), nobody);
     }
 
     #[test]

@@ -262,6 +262,10 @@ impl Rendezvous {
     }
 }
 
+/// How many groups a rank has when it makes one with `use_local_synchronization`. torch names such a group by its members and by
+/// this number, so members that have another number wait for each other under other names (pytorch#173608).
+pub const GROUPS_OF_CALLER: &str = "groups of the caller";
+
 /// A collective as one rank calls it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Collective {
@@ -271,7 +275,7 @@ pub struct Collective {
     pub members: Arc<[Rank]>,
     /// The call, such as `all_reduce`.
     pub name: String,
-    /// The arguments that every member must give alike, by name: `reduce op`, `dtype`, `elements`, `root`.
+    /// The arguments that every member must give alike, by name: `reduce op`, `dtype`, `elements`, `root`, [`GROUPS_OF_CALLER`].
     pub nature: BTreeMap<&'static str, String>,
 }
 

@@ -33,6 +33,26 @@ pub(crate) fn deleter(evidence: &HangEvidence, keys: &[String]) -> Option<Rank> 
     deleters.next().is_none().then_some(only.rank)
 }
 
+/// Returns true if these keys are a barrier that only the ranks `waiting` have come to: one key of each rank, of one form, of which each
+/// of them has set one, and at least `others` are not set.
+pub(crate) fn is_barrier(
+    evidence: &HangEvidence,
+    keys: &[String],
+    waiting: &[Rank],
+    others: usize,
+) -> bool {
+    let forms: BTreeSet<String> = keys.iter().map(|key| form(key).0).collect();
+    let [wanted] = &forms.into_iter().collect::<Vec<_>>()[..] else {
+        return false;
+    };
+    let is_open = |key: &&String| !evidence.ranks.iter().any(|state| has_set(state, key));
+    let has_come = |rank: &Rank| {
+        let state = evidence.rank(*rank);
+        state.is_some_and(|state| of_form(state, wanted).next().is_some())
+    };
+    keys.iter().filter(is_open).count() >= others && waiting.iter().all(has_come)
+}
+
 fn has_set(state: &RankState, key: &str) -> bool {
     state.keys_set.iter().any(|own| own == key)
 }
@@ -166,6 +186,23 @@ mod tests {
         );
         let rounds: [&[&str]; 3] = [&["1/at/0", "2/at/0"], &["1/at/1", "2/at/1"], &["1/at/2"]];
         assert_eq!(ranks(&rounds, &["2/at/0", "2/at/1", "2/at/2"]), [2]);
+    }
+
+    #[test]
+    fn a_barrier_of_keys_has_one_of_each_rank_that_has_not_come() {
+        let of_first = |keys: &[&str], others| {
+            let keys: Vec<String> = keys.iter().map(ToString::to_string).collect();
+            let set: [&[&str]; 3] = [&["done/0"], &[], &["go"]];
+            is_barrier(&evidence(&set), &keys, &[Rank(0)], others)
+        };
+        assert!(of_first(&["done/0", "done/1", "done/2"], 2));
+        assert!(of_first(&["done/1", "done/2"], 2));
+        assert!(
+            !of_first(&["done/1"], 2),
+            "one rank is to set one for the others"
+        );
+        assert!(!of_first(&["done/1", "go/2"], 2));
+        assert!(!of_first(&["ready/1", "ready/2"], 2));
     }
 
     #[test]

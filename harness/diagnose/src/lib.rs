@@ -45,8 +45,8 @@ mod waiting;
 
 pub use errors::{ErrorCause, error_cause};
 pub use evidence::{
-    Collective, EventKind, ForeignListener, HangEvidence, Message, Process, RankState, RankWait,
-    Remaining, Rendezvous, SeenCall, TraceEvent, list,
+    Collective, EventKind, ForeignListener, GROUPS_OF_CALLER, HangEvidence, Message, Process,
+    RankState, RankWait, Remaining, Rendezvous, SeenCall, TraceEvent, list,
 };
 
 pub use rendezvous::unreachable;

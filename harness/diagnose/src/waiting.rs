@@ -188,6 +188,12 @@ impl Ends {
             HangKind::CyclicWait => blamed_for_circle(evidence, waits, &ranks, summary),
             _ => (kind, ranks.clone(), summary),
         };
+        if kind == HangKind::CyclicWait
+            && blamed.is_empty()
+            && let Some(verdict) = cycle::one_message_more(evidence, &ranks)
+        {
+            return Some(verdict);
+        }
         let mut facts: Vec<String> = ranks
             .iter()
             .filter_map(|rank| evidence.rank(*rank))

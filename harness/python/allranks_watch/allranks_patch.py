@@ -188,7 +188,11 @@ def entry_of_new_group(trace: CallTrace, module: Any, arguments: Arguments) -> E
     name = "ranks " + ", ".join(map(str, ranks))
     key = f"{trace.epoch}.{name}"
     trace.add_group(key, name, ranks)
-    return {"what": "collective", "group": key, "number": trace.next_number(key), "name": "new_group", "nature": {}}
+    number = trace.next_number(key)
+    # torch names such a group by its ranks and by how many groups the caller has: a group that another member names
+    # otherwise is waited for in vain (pytorch#173608).
+    nature = {"groups of the caller": str(len(module._world.pg_names))} if hasattr(module, "_hash_ranks_to_str") else {}
+    return {"what": "collective", "group": key, "number": number, "name": "new_group", "nature": nature}
 
 
 def group_key(trace: CallTrace, module: Any, group: Any) -> str | None:

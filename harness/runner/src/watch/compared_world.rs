@@ -11,8 +11,8 @@ use super::hosts::Hosts;
 use super::job::RankProcess;
 use super::sub_world::SubWorld;
 use allranks_diagnose::{
-    Collective, EventKind, Message, Process, RankState, RankWait, Remaining, Rendezvous,
-    TraceEvent, list,
+    Collective, EventKind, GROUPS_OF_CALLER, Message, Process, RankState, RankWait, Remaining,
+    Rendezvous, TraceEvent, list,
 };
 use allranks_host::Activity;
 use allranks_model::names::Rank;
@@ -379,7 +379,7 @@ fn own(what: &str, at: &str) -> TraceEvent {
 
 /// Returns the parameters of a collective that all its ranks must agree on.
 fn nature_of(nature: &BTreeMap<String, String>) -> BTreeMap<&'static str, String> {
-    ["reduce op", "dtype", "elements", "root"]
+    ["reduce op", "dtype", "elements", "root", GROUPS_OF_CALLER]
         .into_iter()
         .filter_map(|key| Some((key, nature.get(key)?.clone())))
         .collect()
