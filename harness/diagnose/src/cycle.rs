@@ -14,9 +14,6 @@ use crate::conclude;
 use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
 use allranks_model::names::Rank;
 
-/// The fewest messages between two ranks that make a row.
-const ROW: usize = 2;
-
 /// Returns the cause of a cycle other than the order of calls; `None` if nothing shows one.
 #[must_use]
 pub fn cause(evidence: &HangEvidence, cycle: &[Rank]) -> Option<Diagnosis> {
@@ -464,52 +461,6 @@ pub fn gone_on(evidence: &HangEvidence, blamed: &[Rank]) -> Option<String> {
     })
 }
 
-/// Finds two ranks of a cycle of which one waits for the next message of a row, while the other one has gone on to a collective that waits
-/// for it. Either a message is missing or one is expected too many, so both are blamed. `None` if these are not the facts, or
-/// hold for several pairs.
-#[must_use]
-pub fn one_message_more(evidence: &HangEvidence, cycle: &[Rank]) -> Option<Diagnosis> {
-    let states = || cycle.iter().filter_map(|rank| evidence.rank(*rank));
-    let mut pairs = states().filter_map(|waiting| {
-        let (message, nth) = awaited(waiting)?;
-        let peer = states().find(|state| Some(state.rank) == message.peer)?;
-        let here = match peer.now()? {
-            here @ EventKind::Collective(one) if one.members.contains(&waiting.rank) => here,
-            _ => return None,
-        };
-        let issued = messages(peer)
-            .filter(|own| answers(own, message, waiting.rank))
-            .count();
-        // The first messages make the row.
-        (issued >= ROW && issued + 1 == nth).then_some((waiting, message, peer, here, issued))
-    });
-    let (waiting, message, peer, here, issued) = pairs.next()?;
-    if pairs.next().is_some() {
-        return None;
-    }
-    let mut blamed = vec![waiting.rank, peer.rank];
-    blamed.sort_unstable();
-    let (verb, direction) = match message.sends {
-        true => ("received", "to"),
-        false => ("sent", "from"),
-    };
-    let summary = format!(
-        "rank {} waits for message number {} {direction} rank {}, which has {verb} {issued} and gone on to {here}",
-        waiting.rank,
-        issued + 1,
-        peer.rank
-    );
-    let facts = states().map(|one| format!("rank {}: {}", one.rank, one.place()));
-    let verdict = conclude(
-        evidence,
-        HangKind::MessageUnmatched,
-        Confidence::Likely,
-        blamed,
-        summary,
-    );
-    Some(verdict.because(facts.collect()))
-}
-
 /// Returns true if what a rank of a cycle would still do is not known, so that it may be where it is too early, or not at all.
 #[must_use]
 pub fn may_go_on(evidence: &HangEvidence, cycle: &[Rank]) -> bool {
@@ -692,28 +643,6 @@ mod tests {
             0 => collective("column 0", &[0, 2]),
             _ => collective("column 1", &[1, 3]),
         }
-    }
-
-    #[test]
-    fn one_message_more_than_the_other_side_has_sent_is_laid_to_both() {
-        let world = || collective("world", &[0, 1, 2]);
-        // A pipeline: each passes on what it gets. The first stage has had enough after some.
-        let stages = |sent: usize, expected: usize| {
-            let inner = (0..expected).flat_map(|_| [message(false, 0, 0), message(true, 2, 0)]);
-            let mut inner: Vec<EventKind> = inner.collect();
-            inner.push(message(false, 0, 0));
-            let first = (0..sent).map(|_| message(true, 1, 0));
-            vec![
-                rank(0, first.chain([world()]).collect()),
-                rank(1, inner),
-                rank(2, vec![message(false, 1, 0); expected + 1]),
-            ]
-        };
-        let both = (HangKind::MessageUnmatched, vec![0, 1], Confidence::Likely);
-        assert_eq!(verdict(stages(3, 3)), both);
-        // The first message of all may have a collective before it, on either side.
-        let nobody = (HangKind::CyclicWait, vec![], Confidence::Proved);
-        assert_eq!(verdict(stages(0, 0)), nobody);
     }
 
     #[test]

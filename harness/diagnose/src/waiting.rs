@@ -14,6 +14,7 @@ use super::evidence::{
 };
 use super::groups::groups;
 use super::keys;
+use super::message_row;
 use super::messages::{answers, as_message, awaited, messages, sides};
 use super::other_group::other_group;
 use crate::conclude;
@@ -190,7 +191,7 @@ impl Ends {
         };
         if kind == HangKind::CyclicWait
             && blamed.is_empty()
-            && let Some(verdict) = cycle::one_message_more(evidence, &ranks)
+            && let Some(verdict) = message_row::broken(evidence, &ranks)
         {
             return Some(verdict);
         }

@@ -1,0 +1,258 @@
+//! Finds the message that breaks a row: one rank waits for the next of many messages, and the other side has gone on to a collective.
+
+use super::evidence::{Collective, EventKind, HangEvidence, Message, RankState};
+use super::messages::{answers, as_message, awaited, messages};
+use crate::conclude;
+use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
+use allranks_model::names::Rank;
+
+/// The fewest messages between two ranks that make a row.
+const ROW: usize = 2;
+
+/// One rank of a cycle that waits for the next message of a row, and the other side of it.
+struct Row<'a> {
+    waiting: &'a RankState,
+    message: &'a Message,
+    peer: &'a RankState,
+    /// The collective that the peer waits in, and the waiting rank has not come to.
+    here: &'a Collective,
+    /// The messages of the row of which the peer has begun its side.
+    issued: usize,
+}
+
+/// Finds two ranks of a cycle of which one waits for the next message of a row, while the other one has gone on to a collective that
+/// waits for it. Either a message is missing or one is expected too many. How many there were between collectives before may show
+/// which; if it does not, both ranks are blamed, unless others are in that collective too, which speaks for the one that has gone
+/// on. `None` if these are not the facts, or hold for several pairs.
+#[must_use]
+pub fn broken(evidence: &HangEvidence, cycle: &[Rank]) -> Option<Diagnosis> {
+    let states = || cycle.iter().filter_map(|rank| evidence.rank(*rank));
+    let mut rows = states().filter_map(|waiting| {
+        let (message, nth) = awaited(waiting)?;
+        let peer = states().find(|state| Some(state.rank) == message.peer)?;
+        let here = collective(peer.now()?).filter(|one| one.members.contains(&waiting.rank))?;
+        let own = messages(peer).filter(|own| answers(own, message, waiting.rank));
+        let issued = own.count();
+        (issued >= ROW && issued + 1 == nth).then_some(Row {
+            waiting,
+            message,
+            peer,
+            here,
+            issued,
+        })
+    });
+    let row = rows.next()?;
+    if rows.next().is_some() {
+        return None;
+    }
+    let culprits = culprits(evidence, &row)?;
+    let (verb, direction) = match row.message.sends {
+        true => ("received", "to"),
+        false => ("sent", "from"),
+    };
+    let summary = format!(
+        "rank {} waits for message number {} {direction} rank {}, which has {verb} {} and gone on to {}",
+        row.waiting.rank,
+        row.issued + 1,
+        row.peer.rank,
+        row.issued,
+        EventKind::Collective(row.here.clone()),
+    );
+    let facts = states().map(|one| format!("rank {}: {}", one.rank, one.place()));
+    let verdict = conclude(
+        evidence,
+        HangKind::MessageUnmatched,
+        Confidence::Likely,
+        culprits,
+        summary,
+    );
+    Some(verdict.because(facts.collect()))
+}
+
+/// Returns the ranks to blame for a row that breaks; `None` if either may be right.
+fn culprits(evidence: &HangEvidence, row: &Row<'_>) -> Option<Vec<Rank>> {
+    let (waiting, peer) = (row.waiting, row.peer);
+    let of_peer = Counts::of(peer, row.here, |own| {
+        answers(own, row.message, waiting.rank)
+    });
+    let of_waiting = Counts::of(waiting, row.here, |own| own == row.message);
+    let has_fewer = of_peer.usual().is_some_and(|usual| of_peer.now < usual);
+    let has_more = (of_waiting.usual()).is_some_and(|usual| of_waiting.now > usual);
+    let is_there = |state: &&RankState| {
+        state.rank != peer.rank && state.now().and_then(collective) == Some(row.here)
+    };
+    match (has_fewer, has_more) {
+        (true, false) => Some(vec![peer.rank]),
+        (false, true) => Some(vec![waiting.rank]),
+        _ if evidence.ranks.iter().any(|state| is_there(&state)) => None,
+        _ => {
+            let mut both = vec![waiting.rank, peer.rank];
+            both.sort_unstable();
+            Some(both)
+        }
+    }
+}
+
+fn collective(what: &EventKind) -> Option<&Collective> {
+    match what {
+        EventKind::Collective(one) => Some(one),
+        _ => None,
+    }
+}
+
+/// How many messages of a row a rank has issued between one collective of a group and the next.
+struct Counts {
+    /// Up to each of the collectives that it has come out of, in order.
+    before: Vec<usize>,
+    /// Since then.
+    now: usize,
+}
+
+impl Counts {
+    fn of(
+        state: &RankState,
+        collective_of: &Collective,
+        is_of_row: impl Fn(&Message) -> bool,
+    ) -> Self {
+        let (mut before, mut now) = (Vec::new(), 0);
+        for event in state.entered() {
+            match &event.what {
+                EventKind::Collective(one) if one.group == collective_of.group => {
+                    before.push(std::mem::take(&mut now));
+                }
+                what if as_message(what).is_some_and(&is_of_row) => now += 1,
+                _ => {}
+            }
+        }
+        // The collective that it is in ends no interval: what was issued up to it is what counts now.
+        if state.now().and_then(collective).is_some() {
+            now = before.pop().unwrap_or_default();
+        }
+        Self { before, now }
+    }
+
+    /// Returns how many messages are usual at this point, one at least: what the two last of some period, as long as the shortest one
+    /// that fits, had there. `None` if nothing repeats.
+    fn usual(&self) -> Option<usize> {
+        let counts = &self.before;
+        let repeats = |period: usize| {
+            let latest = &counts[counts.len() - period..];
+            latest == &counts[counts.len() - 2 * period..counts.len() - period]
+        };
+        (1..=counts.len() / 2)
+            .filter(|period| repeats(*period))
+            .map(|period| counts[counts.len() - period])
+            .find(|usual| *usual > 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Process, TraceEvent, diagnose};
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    fn world() -> EventKind {
+        EventKind::Collective(Collective {
+            group: "world".into(),
+            members: (0..3).map(Rank).collect::<Arc<[Rank]>>(),
+            name: "all_reduce".into(),
+            nature: BTreeMap::new(),
+        })
+    }
+
+    fn message(sends: bool, peer: u32) -> EventKind {
+        EventKind::Message(Message {
+            group: "world".into(),
+            sends,
+            peer: Some(Rank(peer)),
+            tag: 0,
+        })
+    }
+
+    /// Builds a rank that has finished all these events but the last, which it is in.
+    fn rank(number: u32, events: Vec<EventKind>) -> RankState {
+        let event = |what| TraceEvent {
+            what,
+            at: String::new(),
+        };
+        let mut done: Vec<TraceEvent> = events.into_iter().map(event).collect();
+        let doing = done.pop().map(|last| (last, Duration::from_secs(1)));
+        RankState {
+            process: Process::Running,
+            done,
+            doing,
+            ..RankState::unknown(Rank(number))
+        }
+    }
+
+    fn verdict(ranks: Vec<RankState>) -> (HangKind, Vec<u32>, Confidence) {
+        let verdict = diagnose(&HangEvidence {
+            ranks,
+            is_whole: true,
+            ..HangEvidence::default()
+        });
+        let culprits = verdict.culprits.iter().map(|rank| rank.0).collect();
+        (verdict.kind, culprits, verdict.confidence)
+    }
+
+    const NOBODY: (HangKind, Vec<u32>, Confidence) =
+        (HangKind::CyclicWait, vec![], Confidence::Proved);
+
+    fn unmatched(ranks: &[u32]) -> (HangKind, Vec<u32>, Confidence) {
+        (
+            HangKind::MessageUnmatched,
+            ranks.to_vec(),
+            Confidence::Likely,
+        )
+    }
+
+    #[test]
+    fn a_row_of_which_nothing_is_known_but_its_length_is_laid_to_both_ends() {
+        // A pipeline: each passes on what it gets. The first stage has had enough after some.
+        let stages = |sent: usize| {
+            let inner = (0..sent).flat_map(|_| [message(false, 0), message(true, 2)]);
+            let mut inner: Vec<EventKind> = inner.collect();
+            inner.push(message(false, 0));
+            let first = (0..sent).map(|_| message(true, 1));
+            vec![
+                rank(0, first.chain([world()]).collect()),
+                rank(1, inner),
+                rank(2, vec![message(false, 1); sent + 1]),
+            ]
+        };
+        assert_eq!(verdict(stages(3)), unmatched(&[0, 1]));
+        // The first message of all may have a collective before it, on either side.
+        assert_eq!(verdict(stages(0)), NOBODY);
+    }
+
+    /// Builds a receiver and two senders that have had `steps` steps of several messages from each and then two collectives, and then
+    /// the receiver waits for `expected` from rank 1, which sends `sent`.
+    fn rounds(steps: usize, expected: usize, sent: usize) -> Vec<RankState> {
+        let step = |of: Vec<EventKind>| [of, vec![world(), world()]].concat();
+        let received = |count: usize| vec![message(false, 1); count];
+        let sent_to_first = |count: usize| vec![message(true, 0); count];
+        let from_second = vec![message(false, 2); 4];
+        let of_first = vec![step([received(4), from_second.clone()].concat()); steps].concat();
+        let of_sender = vec![step(sent_to_first(4)); steps].concat();
+        vec![
+            rank(0, [of_first, from_second, received(expected)].concat()),
+            rank(
+                1,
+                [of_sender.clone(), sent_to_first(sent), vec![world()]].concat(),
+            ),
+            rank(2, [of_sender, sent_to_first(4), vec![world()]].concat()),
+        ]
+    }
+
+    #[test]
+    fn the_end_that_breaks_a_habit_is_named_alone() {
+        assert_eq!(verdict(rounds(2, 4, 3)), unmatched(&[1]));
+        assert_eq!(verdict(rounds(2, 5, 4)), unmatched(&[0]));
+        // Without a habit the others in the collective speak for the one that has come there.
+        assert_eq!(verdict(rounds(0, 5, 4)), NOBODY);
+        assert_eq!(verdict(rounds(1, 4, 3)), NOBODY);
+    }
+}
