@@ -34,7 +34,6 @@ mod groups;
 mod habit;
 mod keys;
 pub mod logs;
-mod message_row;
 mod messages;
 mod other_group;
 mod recorded;

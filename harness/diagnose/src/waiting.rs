@@ -14,7 +14,6 @@ use super::evidence::{
 };
 use super::groups::groups;
 use super::keys;
-use super::message_row;
 use super::messages::{answers, as_message, awaited, messages, sides};
 use super::other_group::other_group;
 use crate::conclude;
@@ -191,7 +190,7 @@ impl Ends {
         };
         if kind == HangKind::CyclicWait
             && blamed.is_empty()
-            && let Some(verdict) = message_row::broken(evidence, &ranks)
+            && let Some(verdict) = cycle::broken_row(evidence, &ranks)
         {
             return Some(verdict);
         }

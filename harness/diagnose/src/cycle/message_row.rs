@@ -1,8 +1,8 @@
 //! Finds the message that breaks a row: one rank waits for the next of many messages, and the other side has gone on to a collective.
 
-use super::evidence::{Collective, EventKind, HangEvidence, Message, RankState};
-use super::messages::{answers, as_message, awaited, messages};
 use crate::conclude;
+use crate::evidence::{Collective, EventKind, HangEvidence, Message, RankState};
+use crate::messages::{answers, as_message, awaited, messages};
 use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
 use allranks_model::names::Rank;
 
@@ -148,54 +148,11 @@ impl Counts {
 
 #[cfg(test)]
 mod tests {
+    use super::super::builders::{collective, message, rank, verdict};
     use super::*;
-    use crate::{Process, TraceEvent, diagnose};
-    use std::collections::BTreeMap;
-    use std::sync::Arc;
-    use std::time::Duration;
 
     fn world() -> EventKind {
-        EventKind::Collective(Collective {
-            group: "world".into(),
-            members: (0..3).map(Rank).collect::<Arc<[Rank]>>(),
-            name: "all_reduce".into(),
-            nature: BTreeMap::new(),
-        })
-    }
-
-    fn message(sends: bool, peer: u32) -> EventKind {
-        EventKind::Message(Message {
-            group: "world".into(),
-            sends,
-            peer: Some(Rank(peer)),
-            tag: 0,
-        })
-    }
-
-    /// Builds a rank that has finished all these events but the last, which it is in.
-    fn rank(number: u32, events: Vec<EventKind>) -> RankState {
-        let event = |what| TraceEvent {
-            what,
-            at: String::new(),
-        };
-        let mut done: Vec<TraceEvent> = events.into_iter().map(event).collect();
-        let doing = done.pop().map(|last| (last, Duration::from_secs(1)));
-        RankState {
-            process: Process::Running,
-            done,
-            doing,
-            ..RankState::unknown(Rank(number))
-        }
-    }
-
-    fn verdict(ranks: Vec<RankState>) -> (HangKind, Vec<u32>, Confidence) {
-        let verdict = diagnose(&HangEvidence {
-            ranks,
-            is_whole: true,
-            ..HangEvidence::default()
-        });
-        let culprits = verdict.culprits.iter().map(|rank| rank.0).collect();
-        (verdict.kind, culprits, verdict.confidence)
+        collective("world", &[0, 1, 2])
     }
 
     const NOBODY: (HangKind, Vec<u32>, Confidence) =
@@ -213,14 +170,14 @@ mod tests {
     fn a_row_of_which_nothing_is_known_but_its_length_is_laid_to_both_ends() {
         // A pipeline: each passes on what it gets. The first stage has had enough after some.
         let stages = |sent: usize| {
-            let inner = (0..sent).flat_map(|_| [message(false, 0), message(true, 2)]);
+            let inner = (0..sent).flat_map(|_| [message(false, 0, 0), message(true, 2, 0)]);
             let mut inner: Vec<EventKind> = inner.collect();
-            inner.push(message(false, 0));
-            let first = (0..sent).map(|_| message(true, 1));
+            inner.push(message(false, 0, 0));
+            let first = (0..sent).map(|_| message(true, 1, 0));
             vec![
                 rank(0, first.chain([world()]).collect()),
                 rank(1, inner),
-                rank(2, vec![message(false, 1); sent + 1]),
+                rank(2, vec![message(false, 1, 0); sent + 1]),
             ]
         };
         assert_eq!(verdict(stages(3)), unmatched(&[0, 1]));
@@ -232,9 +189,9 @@ mod tests {
     /// the receiver waits for `expected` from rank 1, which sends `sent`.
     fn rounds(steps: usize, expected: usize, sent: usize) -> Vec<RankState> {
         let step = |of: Vec<EventKind>| [of, vec![world(), world()]].concat();
-        let received = |count: usize| vec![message(false, 1); count];
-        let sent_to_first = |count: usize| vec![message(true, 0); count];
-        let from_second = vec![message(false, 2); 4];
+        let received = |count: usize| vec![message(false, 1, 0); count];
+        let sent_to_first = |count: usize| vec![message(true, 0, 0); count];
+        let from_second = vec![message(false, 2, 0); 4];
         let of_first = vec![step([received(4), from_second.clone()].concat()); steps].concat();
         let of_sender = vec![step(sent_to_first(4)); steps].concat();
         vec![

@@ -1,0 +1,53 @@
+//! Builds ranks for the tests of cycles, and asks for the verdict on them.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::evidence::{Collective, EventKind, HangEvidence, Message, RankState};
+use crate::{Process, TraceEvent, diagnose};
+use allranks_model::diagnosis::{Confidence, HangKind};
+use allranks_model::names::Rank;
+
+pub(super) fn collective(group: &str, members: &[u32]) -> EventKind {
+    EventKind::Collective(Collective {
+        group: group.into(),
+        members: members.iter().copied().map(Rank).collect(),
+        name: "all_reduce".into(),
+        nature: BTreeMap::new(),
+    })
+}
+
+pub(super) fn message(sends: bool, peer: u32, tag: u32) -> EventKind {
+    EventKind::Message(Message {
+        group: "world".into(),
+        sends,
+        peer: Some(Rank(peer)),
+        tag,
+    })
+}
+
+/// Builds a rank that has finished all these events but the last, which it is in.
+pub(super) fn rank(number: u32, events: Vec<EventKind>) -> RankState {
+    let event = |what| TraceEvent {
+        what,
+        at: String::new(),
+    };
+    let mut done: Vec<TraceEvent> = events.into_iter().map(event).collect();
+    let doing = done.pop().map(|last| (last, Duration::from_secs(1)));
+    RankState {
+        process: Process::Running,
+        done,
+        doing,
+        ..RankState::unknown(Rank(number))
+    }
+}
+
+pub(super) fn verdict(ranks: Vec<RankState>) -> (HangKind, Vec<u32>, Confidence) {
+    let verdict = diagnose(&HangEvidence {
+        ranks,
+        is_whole: true,
+        ..HangEvidence::default()
+    });
+    let culprits = verdict.culprits.iter().map(|rank| rank.0).collect();
+    (verdict.kind, culprits, verdict.confidence)
+}

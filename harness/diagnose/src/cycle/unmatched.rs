@@ -1,0 +1,257 @@
+//! Blames a cycle on a message whose other side has another peer, tag or group.
+
+use crate::conclude;
+use crate::evidence::{EventKind, HangEvidence, Message, RankState, named};
+use crate::habit;
+use crate::messages::{answers, as_message, awaited, messages, sides};
+use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
+use allranks_model::names::Rank;
+
+/// Finds a message that a waiting rank has no other side for: issued to it with another tag or group, or by another
+/// rank than the one that it expects.
+pub(super) fn unmatched(evidence: &HangEvidence, state: &RankState) -> Option<Diagnosis> {
+    let (expected, nth) = awaited(state)?;
+    let peer = expected.peer?;
+    // A peer that waits for a message of its own is held up: its side may come next.
+    let is_held_up = evidence
+        .rank(peer)
+        .and_then(RankState::now)
+        .is_some_and(|what| matches!(what, EventKind::Message(_) | EventKind::AwaitMessage(..)));
+    let others = evidence
+        .ranks
+        .iter()
+        .filter(|other| other.rank != state.rank)
+        .filter(|other| other.rank == peer || !is_held_up);
+    let (other, message) = others
+        // The peer itself before ranks that were not asked for.
+        .clone()
+        .filter(|other| other.rank == peer)
+        .chain(others.filter(|other| other.rank != peer))
+        .find_map(|other| Some((other, leftover(other, state, expected)?)))?;
+    let own = sides(state, expected).nth(nth.checked_sub(1)?);
+    let changes = [
+        own.and_then(|own| other_peer(evidence, state, own)),
+        other_peer(evidence, other, message),
+    ];
+    // A message that the other rank does not wait for either is taken later, as is one to a rank that gets its messages in turn
+    // with others.
+    let is_usual = changes.iter().all(Option::is_none) && takes(state, message, other.rank);
+    if other.rank != peer && is_usual && (nth > 1 || awaited(other).is_none()) {
+        return None;
+    }
+    let (has, gets) = match expected.sends {
+        true => ("sends to", "receives"),
+        false => ("receives from", "sends"),
+    };
+    let summary = format!(
+        "{} {has} rank {peer} with tag {}, and rank {} {gets} with tag {}{}{}",
+        named(&[state.rank]),
+        expected.tag,
+        other.rank,
+        message.tag,
+        match message.group == expected.group {
+            true => String::new(),
+            false => format!(" in group {}, not {}", message.group, expected.group),
+        },
+        match other.rank == peer {
+            true => "",
+            false => ", which nothing matches",
+        }
+    );
+    let mut culprits: Vec<Rank> = match &changes {
+        [Some(_), None] => vec![state.rank],
+        [None, Some(_)] => vec![other.rank],
+        _ => vec![state.rank, other.rank],
+    };
+    culprits.sort_unstable();
+    let places = [state, other].map(|one| format!("rank {}: {}", one.rank, one.place()));
+    let facts = places
+        .into_iter()
+        .chain(changes.into_iter().flatten())
+        .collect();
+    let verdict = conclude(
+        evidence,
+        HangKind::MessageUnmatched,
+        Confidence::Likely,
+        culprits,
+        summary,
+    );
+    Some(verdict.because(facts))
+}
+
+/// Says that a message of a rank has another peer, tag or group than all that it has issued from the same place before; `None` if it is
+/// not so.
+fn other_peer(evidence: &HangEvidence, state: &RankState, message: &Message) -> Option<String> {
+    let mut issued = state.entered();
+    let event = issued
+        .find(|event| as_message(&event.what).is_some_and(|own| std::ptr::eq(own, message)))?;
+    let habit = habit::broken(evidence, state, event, as_message)?;
+    let before = EventKind::Message(habit.common.clone());
+    Some(format!(
+        "rank {}: {event}, where all {} calls before were {before}",
+        state.rank, habit.calls
+    ))
+}
+
+/// Returns true if a rank has issued the other side of such a message of `other` before: it will do so for this one, too, once it goes
+/// on, and does not wait for it instead of another.
+fn takes(state: &RankState, message: &Message, other: Rank) -> bool {
+    messages(state).any(|own| answers(own, message, other))
+}
+
+/// Returns a message that `other` has issued to or from `state`, that no message of `state` matches, and that may be
+/// what `state` waits for.
+fn leftover<'a>(
+    other: &'a RankState,
+    state: &RankState,
+    expected: &Message,
+) -> Option<&'a Message> {
+    let issued = || {
+        let to_it = |one: &&Message| one.sends != expected.sends && one.peer == Some(state.rank);
+        messages(other).filter(to_it)
+    };
+    issued().find(|message| {
+        let is_same = |one: &&Message| one.tag == message.tag && one.group == message.group;
+        let matched = messages(state).filter(|one| answers(one, message, other.rank));
+        issued().filter(is_same).count() > matched.count()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::builders::{collective, message, rank, verdict};
+    use super::*;
+    use crate::{Process, TraceEvent, diagnose};
+    use std::time::Duration;
+
+    #[test]
+    fn a_message_with_another_tag_or_from_another_rank_is_unmatched() {
+        let barrier = || collective("world", &[0, 1, 2]);
+        let unmatched = (HangKind::MessageUnmatched, vec![1, 2], Confidence::Likely);
+        let ranks = |sent: Vec<EventKind>, received: Vec<EventKind>| {
+            let mut sender = sent;
+            sender.push(barrier());
+            vec![rank(0, vec![barrier()]), rank(1, sender), rank(2, received)]
+        };
+        let tags = ranks(
+            vec![message(true, 2, 1), message(true, 2, 1)],
+            vec![message(false, 1, 1), message(false, 1, 2)],
+        );
+        assert_eq!(verdict(tags), unmatched);
+        let peers = ranks(vec![message(true, 2, 0)], vec![message(false, 0, 0)]);
+        assert_eq!(verdict(peers), unmatched);
+        // A message like one that it has taken before is one that it will take once it goes on.
+        let before = [message(false, 1, 0), message(false, 0, 1)];
+        let mut later = ranks(
+            vec![message(true, 2, 0), message(true, 2, 0)],
+            vec![before[0].clone(), before[1].clone(), before[1].clone()],
+        );
+        later[0] = rank(0, vec![message(true, 2, 1), barrier()]);
+        let (kind, culprits, _) = verdict(later);
+        assert!(!culprits.contains(&1), "{kind}: {culprits:?}");
+        // Nothing was sent to it: what it waits for may come after the barrier.
+        let late = ranks(vec![], vec![message(false, 1, 0)]);
+        let (kind, ..) = verdict(late);
+        assert_eq!(kind, HangKind::CyclicWait);
+    }
+
+    #[test]
+    fn a_sender_to_several_ranks_in_turn_has_not_the_wrong_one() {
+        // Rank 0 feeds two ranks, of which one has stopped early and waits for the other in a collective.
+        let fed = |from: u32, batches: usize| vec![message(false, from, 0); batches];
+        let feed = (0..5).map(|number| message(true, 1 + number % 2, 0));
+        let feed: Vec<EventKind> = feed.chain([message(true, 2, 0)]).collect();
+        let mut stopped = fed(0, 2);
+        stopped.push(collective("trainers", &[1, 2]));
+        let ranks = vec![rank(0, feed), rank(1, fed(0, 4)), rank(2, stopped)];
+        let (kind, culprits, _) = verdict(ranks);
+        assert_eq!((kind, culprits), (HangKind::CyclicWait, vec![]));
+    }
+
+    #[test]
+    fn a_receiver_whose_sender_is_held_up_elsewhere_has_not_the_wrong_peer() {
+        // Rank 0 would send to rank 1 next, but waits for rank 2, which waits for what rank 1 makes of that message.
+        let ranks = vec![
+            rank(0, vec![message(true, 2, 0)]),
+            rank(1, vec![message(false, 0, 0)]),
+            rank(2, vec![message(false, 1, 0)]),
+        ];
+        let undecided = (HangKind::CyclicWait, vec![], Confidence::Proved);
+        assert_eq!(verdict(ranks.clone()), undecided);
+        // There is no collective whose order could be wrong.
+        let advice = diagnose(&HangEvidence {
+            ranks,
+            ..HangEvidence::default()
+        })
+        .advice;
+        assert!(
+            advice.iter().all(|line| line.contains("messages")),
+            "{advice:?}"
+        );
+    }
+
+    /// Builds four ranks that each send to the next one in turn, three times; then rank 3 sends to rank 2, as rank 1 did once if `varies`.
+    fn ring(varies: bool) -> Vec<RankState> {
+        let at = |what, at: &str| TraceEvent {
+            what,
+            at: at.into(),
+        };
+        let exchange = |number: u32, to: u32| {
+            let (send, receive) = (message(true, to, 0), message(false, (number + 3) % 4, 0));
+            [at(send, "halo.py:3"), at(receive, "halo.py:4")]
+        };
+        let state = |number: u32| {
+            let next = (number + 1) % 4;
+            let first = if varies && number == 1 { 0 } else { next };
+            let mut done: Vec<TraceEvent> = [first, next, next]
+                .into_iter()
+                .flat_map(|to| exchange(number, to))
+                .collect();
+            let [send, receive] = exchange(number, if number == 3 { 2 } else { next });
+            done.push(send);
+            let doing = match number {
+                0 => receive,
+                3 => {
+                    done.push(receive);
+                    at(
+                        EventKind::AwaitMessage(
+                            Message {
+                                group: "world".into(),
+                                sends: true,
+                                peer: Some(Rank(2)),
+                                tag: 0,
+                            },
+                            1,
+                        ),
+                        "halo.py:5",
+                    )
+                }
+                _ => {
+                    done.push(receive);
+                    at(collective("world", &[0, 1, 2, 3]), "halo.py:6")
+                }
+            };
+            RankState {
+                process: Process::Running,
+                done,
+                doing: Some((doing, Duration::from_secs(9))),
+                ..RankState::unknown(Rank(number))
+            }
+        };
+        (0..4).map(state).collect()
+    }
+
+    #[test]
+    fn a_message_that_goes_elsewhere_than_all_before_is_its_senders_fault() {
+        let unmatched = HangKind::MessageUnmatched;
+        assert_eq!(
+            verdict(ring(false)),
+            (unmatched, vec![3], Confidence::Likely)
+        );
+        // Where another rank has had several peers too, either end may be wrong.
+        assert_eq!(
+            verdict(ring(true)),
+            (unmatched, vec![0, 3], Confidence::Likely)
+        );
+    }
+}
