@@ -1,0 +1,63 @@
+//! What the store's counts of arrivals show.
+
+use std::collections::BTreeSet;
+
+use super::{Rules, has};
+use crate::logs::arrival::Counted;
+use crate::logs::job::Logged;
+use crate::logs::phase::Nature;
+use allranks_model::diagnosis::rank_set::named;
+use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
+use allranks_model::names::Rank;
+
+impl Rules<'_> {
+    /// Ranks that the store has not counted, if it has counted all others that are seen to wait.
+    pub(super) fn counted(&self) -> Option<Diagnosis> {
+        let too_many = |(counted, _): &&(Counted, BTreeSet<u32>)| counted.came > counted.of;
+        let barriers = &self.job.counts.barriers;
+        if let Some((counted, _)) = barriers.values().find(too_many) {
+            let Counted { key, came, of } = counted;
+            let summary = format!(
+                "the store counts {came} processes in the barrier of a world of {of}: two jobs meet there, or one has been started again with the same store"
+            );
+            let facts = vec![format!("the key is {key}")];
+            let (kind, confidence) = (HangKind::Unknown, Confidence::None);
+            return Some(self.diagnosis(kind, confidence, Vec::new(), summary, facts));
+        }
+        let in_barriers = barriers.values().filter_map(|(counted, ranks)| {
+            let is_all = ranks.len() == counted.came as usize && counted.came < counted.of;
+            is_all.then(|| (counted.of, ranks.clone()))
+        });
+        let in_init = |logged: &Logged| {
+            logged
+                .step()
+                .is_some_and(|step| step.nature == Nature::Init)
+        };
+        let joined = self.job.counts.joined.and_then(|(came, of)| {
+            let ranks = self.job.ranks.iter().filter(|(_, logged)| in_init(logged));
+            let ranks: BTreeSet<u32> = ranks.map(|(rank, _)| *rank).collect();
+            (ranks.len() == came as usize && came < of).then_some((of, ranks))
+        });
+        let (of, came) = in_barriers.chain(joined).next()?;
+        let missing: Vec<Rank> = (0..of)
+            .filter(|rank| !came.contains(rank))
+            .map(Rank)
+            .collect();
+        if missing.is_empty() || missing.len() + came.len() != of as usize {
+            return None;
+        }
+        let ranks: Vec<Rank> = came.iter().copied().map(Rank).collect();
+        let summary = format!(
+            "{} {} not come to init_process_group",
+            named(&missing),
+            has(&missing)
+        );
+        let facts = vec![format!(
+            "the store counts {} of {of}, and these are {}",
+            came.len(),
+            named(&ranks)
+        )];
+        let (kind, confidence) = (HangKind::MissingRank, Confidence::Likely);
+        Some(self.diagnosis(kind, confidence, missing, summary, facts))
+    }
+}

@@ -1,0 +1,183 @@
+//! Chooses the verdict on a job from its logs. What an error says of its cause is a fact; what follows from places is
+//! likely.
+
+mod by_rules;
+mod counted;
+mod places;
+mod told;
+mod works;
+
+use std::collections::BTreeMap;
+
+use super::behind::behind;
+use super::job::Job;
+use super::phase::Nature;
+use super::records;
+use crate::{HangEvidence, conclude, diagnose};
+use allranks_model::diagnosis::rank_set::named;
+use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
+use allranks_model::names::Rank;
+use allranks_model::record::RankLine;
+use by_rules::says_itself;
+
+/// Returns the verdict; `None` if the logs show nothing wrong.
+pub(super) fn verdict(job: &Job) -> Option<Diagnosis> {
+    let evidence = job.evidence();
+    let rules = Rules {
+        job,
+        evidence: &evidence,
+    };
+    if !rules.is_troubled() {
+        return None;
+    }
+    let by_rules = diagnose(&evidence);
+    let found = rules
+        .killed_by_signal()
+        .or_else(|| rules.port_in_use())
+        .or_else(|| Some(by_rules.clone()).filter(says_itself))
+        .or_else(|| rules.fingerprints())
+        .or_else(|| rules.named_by_barrier())
+        .or_else(|| rules.counted())
+        .or_else(|| rules.recorded())
+        .or_else(|| rules.works())
+        .or_else(|| {
+            Some(by_rules)
+                .filter(|rule| rules.is_likely(rule))
+                .map(|rule| rules.likely(rule))
+        })
+        .or_else(|| rules.alone())
+        .or_else(|| rules.behind())
+        .or_else(|| rules.still_busy())
+        .or_else(|| rules.raised())
+        .unwrap_or_else(|| rules.unknown());
+    Some(Diagnosis {
+        places: job.places(),
+        ..found
+    })
+}
+
+/// The rules on what was logged, each with its verdict.
+struct Rules<'a> {
+    job: &'a Job,
+    /// What was made of the logs for the rules on hanging jobs.
+    evidence: &'a HangEvidence,
+}
+
+impl Rules<'_> {
+    fn diagnosis(
+        &self,
+        kind: HangKind,
+        confidence: Confidence,
+        culprits: Vec<Rank>,
+        summary: String,
+        facts: Vec<String>,
+    ) -> Diagnosis {
+        conclude(self.evidence, kind, confidence, culprits, summary).because(facts)
+    }
+
+    /// Returns true if a rank waits for others, raised an error without finishing, ended badly, or is named by torch.
+    fn is_troubled(&self) -> bool {
+        let waits = self.job.ranks.values().any(|logged| {
+            let step = logged.step();
+            step.is_some_and(|step| step.nature.waits())
+        });
+        let raised = || {
+            let mut all = self.job.ranks.values();
+            all.any(|logged| logged.log.final_errors().next().is_some())
+        };
+        let ended = || self.job.launcher.exits.values().any(|code| *code != 0);
+        let accused = || !self.job.accusations.absent.is_empty();
+        let recorded = || {
+            let mut groups = self
+                .job
+                .dumps
+                .values()
+                .flat_map(|dump| dump.groups.values());
+            groups.any(|group| group.waits())
+        };
+        let timed_out = || {
+            let mut all = self.job.ranks.values();
+            all.any(|logged| {
+                let mut works = logged.log.watchdog.groups.values();
+                works.any(|works| works.timed_out.is_some())
+            })
+        };
+        waits
+            || recorded()
+            || timed_out()
+            || ended()
+            || accused()
+            || (raised() && !self.is_over())
+            || behind(self.job).is_some()
+    }
+
+    /// Returns true if every rank has come out of tearing down.
+    fn is_over(&self) -> bool {
+        let mut all = self.job.ranks.values();
+        all.all(|logged| {
+            let last = logged.begun.last();
+            logged.open.is_empty() && last.is_some_and(|step| step.nature == Nature::Destroy)
+        })
+    }
+
+    /// Returns the verdict by the dumps of flight recorders; `None` if they show no contradiction.
+    fn recorded(&self) -> Option<Diagnosis> {
+        let found = records::contradiction(&self.job.dumps)?;
+        let found = self.diagnosis(
+            found.kind,
+            Confidence::Likely,
+            found.culprits,
+            found.summary,
+            found.facts,
+        );
+        let victims = found.victims;
+        Some(Diagnosis { victims, ..found })
+    }
+
+    fn unknown(&self) -> Diagnosis {
+        let summary =
+            "ranks wait or have given up, and the logs do not show for which ranks".to_owned();
+        let absent = self.job.absent();
+        let facts = match absent.is_empty() {
+            true => Vec::new(),
+            false => vec![format!("of {} there are no logs here", named(&absent))],
+        };
+        let (kind, confidence) = (HangKind::Unknown, Confidence::None);
+        self.diagnosis(kind, confidence, Vec::new(), summary, facts)
+    }
+}
+
+/// Returns the ranks whose value is not that of the majority; none of them if no value has a majority. `None` if all values are
+/// the same.
+///
+/// Of `voters` ranks some may not be seen, and agree with either side: then three must agree for each that differs.
+fn odd<'a>(values: impl Iterator<Item = (u32, &'a str)>, voters: usize) -> Option<Vec<Rank>> {
+    let values: Vec<(u32, &str)> = values.collect();
+    let mut votes: BTreeMap<&str, usize> = BTreeMap::new();
+    for (_, value) in &values {
+        *votes.entry(value).or_default() += 1;
+    }
+    if votes.len() < 2 {
+        return None;
+    }
+    let common = votes.into_iter().find(|(_, count)| {
+        let differ = values.len() - count;
+        count * 2 > voters.max(values.len()) || *count >= 3 * differ
+    });
+    let Some((common, _)) = common else {
+        return Some(Vec::new());
+    };
+    let odd = values.iter().filter(|(_, value)| *value != common);
+    Some(odd.map(|(rank, _)| Rank(*rank)).collect())
+}
+
+fn line(rank: u32, text: &str) -> RankLine {
+    RankLine {
+        rank: Rank(rank),
+        text: text.to_owned(),
+    }
+}
+
+fn has(ranks: &[Rank]) -> &'static str {
+    if ranks.len() == 1 { "has" } else { "have" }
+}

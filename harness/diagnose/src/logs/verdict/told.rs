@@ -1,0 +1,145 @@
+//! What a launcher, an error or a line of torch itself says of the cause.
+
+use super::{Rules, has, line, odd};
+use crate::logs::job::Logged;
+use crate::logs::launcher::{ending, is_killed_by_signal};
+use crate::{ErrorCause, error_cause};
+use allranks_model::diagnosis::rank_set;
+use allranks_model::diagnosis::rank_set::named;
+use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
+use allranks_model::names::Rank;
+
+impl Rules<'_> {
+    /// Finds the ranks that a signal killed (see [`is_killed_by_signal`]); only the first to fail, if the launcher names it.
+    pub(super) fn killed_by_signal(&self) -> Option<Diagnosis> {
+        let exits = &self.job.launcher.exits;
+        let mut killed: Vec<u32> = exits
+            .iter()
+            .filter(|(_, code)| is_killed_by_signal(**code))
+            .map(|(rank, _)| *rank)
+            .collect();
+        let first = self.job.launcher.first;
+        if let Some(first) = first.filter(|first| killed.contains(first)) {
+            killed = vec![first];
+        }
+        let how = ending(*exits.get(killed.first()?)?);
+        let culprits: Vec<Rank> = killed.into_iter().map(Rank).collect();
+        let mut facts = vec![format!(
+            "the launcher's table of failures names {}: {how}",
+            named(&culprits)
+        )];
+        if first == culprits.first().map(|rank| rank.0) {
+            facts.push("it is the first failure that the launcher saw".to_owned());
+        }
+        let summary = format!("{} ended: {how}", named(&culprits));
+        Some(self.diagnosis(
+            HangKind::PeerDead,
+            Confidence::Likely,
+            culprits,
+            summary,
+            facts,
+        ))
+    }
+
+    /// Finds ranks that could not listen because the port is in use.
+    pub(super) fn port_in_use(&self) -> Option<Diagnosis> {
+        let refused = |(rank, logged): (&u32, &Logged)| {
+            let mut words = logged.log.final_errors();
+            let error =
+                words.find(|error| matches!(error_cause(error), ErrorCause::AddressInUse(_)))?;
+            Some((Rank(*rank), error.to_owned(), logged.log.environment.port))
+        };
+        let all: Vec<_> = self.job.ranks.iter().filter_map(refused).collect();
+        let (_, error, port) = all.first()?;
+        let port = port.or_else(|| port_in(error));
+        let culprits: Vec<Rank> = all.iter().map(|(rank, ..)| *rank).collect();
+        let port = port.map_or_else(|| "its port".to_owned(), |port| format!("port {port}"));
+        let summary = format!("{} cannot listen: {port} is in use", named(&culprits));
+        let facts = vec![format!("{} raised {error}", named(&culprits[..1]))];
+        Some(self.diagnosis(
+            HangKind::PortInUse,
+            Confidence::Proved,
+            culprits,
+            summary,
+            facts,
+        ))
+    }
+
+    /// Returns what `TORCH_DISTRIBUTED_DEBUG=DETAIL` found: ranks that run another collective than the rest.
+    pub(super) fn fingerprints(&self) -> Option<Diagnosis> {
+        let prints = &self.job.accusations.fingerprints;
+        let prints_of = prints.iter().map(|(rank, print)| (*rank, print.as_str()));
+        let culprits = odd(prints_of, self.job.least_size() as usize)?;
+        let lines = prints.iter().map(|(rank, print)| {
+            let end = print.find(", TensorDeviceTypes").unwrap_or(print.len());
+            line(*rank, &print[..end])
+        });
+        let facts = rank_set::places(&lines.collect::<Vec<_>>());
+        let summary = match culprits.is_empty() {
+            true => "ranks have called different collectives, or with other arguments".to_owned(),
+            false => format!(
+                "{} {} another collective than the rest, or other arguments",
+                named(&culprits),
+                has(&culprits)
+            ),
+        };
+        Some(self.diagnosis(
+            HangKind::CollectiveMismatch,
+            Confidence::Proved,
+            culprits,
+            summary,
+            facts,
+        ))
+    }
+
+    /// Returns the ranks that a monitored barrier names as missing.
+    pub(super) fn named_by_barrier(&self) -> Option<Diagnosis> {
+        let absent = &self.job.accusations.absent;
+        let line = absent.values().next()?.clone();
+        let culprits: Vec<Rank> = absent.keys().copied().map(Rank).collect();
+        let summary = format!("{} did not come to monitored_barrier", named(&culprits));
+        Some(self.diagnosis(
+            HangKind::Behind,
+            Confidence::Likely,
+            culprits,
+            summary,
+            vec![line],
+        ))
+    }
+
+    /// Finds the ranks that raised an error which is not an effect of other ranks; only the first to fail, if the
+    /// launcher names it.
+    pub(super) fn raised(&self) -> Option<Diagnosis> {
+        let causes = self.job.ranks.iter();
+        let causes: Vec<(Rank, &str)> = causes
+            .filter_map(|(rank, logged)| Some((Rank(*rank), logged.log.cause()?)))
+            .collect();
+        let first = self.job.launcher.first.map(Rank);
+        let (_, error) = causes
+            .iter()
+            .find(|(rank, _)| Some(*rank) == first)
+            .or(causes.first())?;
+        let ranks: Vec<Rank> =
+            match first.filter(|first| causes.iter().any(|(rank, _)| rank == first)) {
+                Some(first) => vec![first],
+                None => causes.iter().map(|(rank, _)| *rank).collect(),
+            };
+        let summary = format!("{} raised an error: {error}", named(&ranks));
+        let facts =
+            vec!["all other errors say only that a rank went away or did not come".to_owned()];
+        Some(self.diagnosis(
+            HangKind::PeerRaised,
+            Confidence::Likely,
+            ranks,
+            summary,
+            facts,
+        ))
+    }
+}
+
+/// Returns the port in an error's text, `port: 29500`; `None` if there is none.
+fn port_in(error: &str) -> Option<u16> {
+    let (_, rest) = error.split_once("port: ")?;
+    let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+    digits.parse().ok()
+}
