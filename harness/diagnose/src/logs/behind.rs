@@ -3,7 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use super::job::{Job, Logged};
+use super::job::Job;
+use super::logged::Logged;
 use super::phase::Nature;
 use crate::{ErrorCause, error_cause};
 use allranks_model::names::Rank;

@@ -19,6 +19,7 @@
 //! | `recorder`, `pickle` | dumps of flight recorders |
 //! | `dumps` | those of a job that runs |
 //! | `rank_log` | everything one rank wrote, in order |
+//! | `logged` | what one rank wrote, as phases: begun, and under way |
 //! | `source_logs` | one source split into the logs of its ranks |
 //! | `job` | the logs of all ranks, as evidence for the rules |
 //! | `behind` | which ranks have not come to where the others wait |
@@ -35,6 +36,7 @@ mod failure;
 mod job;
 mod launcher;
 mod line;
+mod logged;
 mod moment;
 mod owner;
 mod phase;

@@ -3,17 +3,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::ControlFlow;
+use std::path::Path;
 use std::sync::LazyLock;
 
+use rayon::prelude::*;
 use regex::Regex;
 
 use super::arrival::{Counts, arrival};
 use super::failure::Accusations;
 use super::launcher::Launcher;
 use super::line::{LogLine, RANKS, may_name_a_rank, parts};
+use super::owner;
 use super::rank_log::RankLog;
 use super::recorder::{self, Dump};
-use super::source::Source;
+use super::source::{LogError, Source};
 
 /// What one source holds.
 #[derive(Clone, Debug, Default)]
@@ -245,13 +248,62 @@ impl SourceLogs {
     }
 }
 
+/// Returns all sources taken apart, and what flight recorders held, by rank.
+pub(super) fn split_sources(
+    sources: &[Source],
+    notes: &mut Vec<String>,
+) -> Result<(Vec<SourceLogs>, BTreeMap<u32, Dump>), LogError> {
+    let paths: Vec<&Path> = sources.iter().map(|source| source.path.as_path()).collect();
+    let names = owner::by_names(&paths);
+    let unreadable = |source: &Source| {
+        let path = source.path.clone();
+        move |error: io::Error| LogError::Unreadable(path, error)
+    };
+    let surveys = sources
+        .par_iter()
+        .zip(&names)
+        .map(|(source, name)| Survey::of(source, name.is_some()).map_err(unreadable(source)));
+    let mut surveys: Vec<Survey> = surveys.collect::<Result<_, _>>()?;
+    let mut dumps = BTreeMap::new();
+    for (survey, path) in surveys.iter_mut().zip(&paths) {
+        let Some(dump) = survey.dump.as_mut() else {
+            continue;
+        };
+        let rank = owner::of_dump(path);
+        let path = path.display();
+        match (std::mem::replace(dump, Err(String::new())), rank) {
+            (Ok(dump), Some(rank)) => drop(dumps.insert(rank, dump)),
+            (Ok(_), None) => notes.push(format!(
+                "{path}: no number in its name says which rank dumped it"
+            )),
+            (Err(error), _) => notes.push(format!("{path}: the dump cannot be read: {error}")),
+        }
+    }
+    // Files in each of which one rank signs are that rank's, if no two are the same rank's.
+    let singles: Vec<u32> = surveys
+        .iter()
+        .flat_map(|survey| &survey.ranks)
+        .copied()
+        .collect();
+    let is_only = sources.len() > 1
+        && surveys.iter().all(|survey| survey.ranks.len() < 2)
+        && singles.iter().collect::<BTreeSet<_>>().len() == singles.len();
+    let source_logs = sources.par_iter().zip(&surveys).zip(&names);
+    let source_logs = source_logs.filter(|((_, survey), _)| survey.dump.is_none());
+    let source_logs = source_logs.map(|((source, survey), name)| {
+        let owner = survey.owner(*name, is_only);
+        SourceLogs::of(source, survey, owner).map_err(unreadable(source))
+    });
+    Ok((source_logs.collect::<Result<_, _>>()?, dumps))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn source_logs(path: &str, text: &str) -> SourceLogs {
         let source = Source::of_text(path, text);
-        let by_name = super::super::owner::by_names(&[source.path.as_path()])[0];
+        let by_name = owner::by_names(&[source.path.as_path()])[0];
         let survey = Survey::of(&source, by_name.is_some()).unwrap();
         let owner = survey.owner(by_name, false);
         SourceLogs::of(&source, &survey, owner).unwrap()

@@ -1,7 +1,7 @@
 //! What the rules on hanging jobs say where all evidence is from logs.
 
 use super::Rules;
-use crate::logs::job::Logged;
+use crate::logs::logged::Logged;
 use crate::logs::phase::Nature;
 use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
 use allranks_model::names::Rank;

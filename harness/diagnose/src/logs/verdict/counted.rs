@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{Rules, has};
 use crate::logs::arrival::Counted;
-use crate::logs::job::Logged;
+use crate::logs::logged::Logged;
 use crate::logs::phase::Nature;
 use allranks_model::diagnosis::rank_set::named;
 use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};

@@ -1,8 +1,8 @@
 //! What a launcher, an error or a line of torch itself says of the cause.
 
 use super::{Rules, has, line, odd};
-use crate::logs::job::Logged;
 use crate::logs::launcher::{ending, is_killed_by_signal};
+use crate::logs::logged::Logged;
 use crate::{ErrorCause, error_cause};
 use allranks_model::diagnosis::rank_set;
 use allranks_model::diagnosis::rank_set::named;
