@@ -58,6 +58,8 @@ pub struct RankState {
     pub recorded: Vec<RecordedOp>,
     /// The keys of stores that its program has set, oldest first, with the prefixes of their stores.
     pub keys_set: Vec<String>,
+    /// How often it has set those that it has set more than once.
+    pub keys_set_again: BTreeMap<String, u32>,
     /// Those that it has deleted and not set again.
     pub keys_deleted: Vec<String>,
 }
@@ -88,6 +90,7 @@ impl RankState {
             errors: Vec::new(),
             recorded: Vec::new(),
             keys_set: Vec::new(),
+            keys_set_again: BTreeMap::new(),
             keys_deleted: Vec::new(),
         }
     }

@@ -13,6 +13,7 @@
 //! | `messages` | the messages between ranks, and which calls are two sides of one |
 //! | `waiting` | which rank waits for which |
 //! | `cycle` | why ranks wait for each other |
+//! | `counter` | a counter in a store that one rank has added to more or less often than the rest |
 //! | `habit` | what a rank has always done at a place, until now |
 //! | `other_group` | a call that is on another group than before |
 //! | `recorded` | what the backend's own records have under way |
@@ -27,6 +28,7 @@ mod advice;
 mod call_sequence;
 mod collectives;
 mod common_rank;
+mod counter;
 mod cycle;
 mod errors;
 mod evidence;
@@ -73,6 +75,7 @@ pub fn diagnose(evidence: &HangEvidence) -> Diagnosis {
         chain,
         rendezvous,
         waiting::lost(evidence),
+        counter::miscounted(evidence),
     ];
     let verdict = in_order.into_iter().flatten().next();
     let verdict = verdict.or_else(|| recorded::under_way(evidence));

@@ -58,10 +58,10 @@ def entry_id(entry: Entry) -> int:
     return int(entry["id"])
 
 
-def keep_newest(kept: collections.OrderedDict[str, None], keys: list[str]) -> None:
-    """Adds keys as the newest, and drops the oldest beyond `KEYS`."""
+def keep_newest(kept: collections.OrderedDict[str, int], keys: list[str]) -> None:
+    """Adds keys as the newest, each once more than before, and drops the oldest beyond `KEYS`."""
     for key in keys:
-        kept[key] = None
+        kept[key] = kept.get(key, 0) + 1
         kept.move_to_end(key)
     while len(kept) > KEYS:
         kept.popitem(last=False)
@@ -250,10 +250,10 @@ class CallTrace:
         self.epoch = 0
         #: Whether the last call of ``init_process_group`` has raised: the next one is another try for the same world.
         self.init_failed = False
-        #: Keys of stores that the program has set, oldest first.
-        self.keys_set: collections.OrderedDict[str, None] = collections.OrderedDict()
-        #: Those that it has deleted, and not set again.
-        self.keys_deleted: collections.OrderedDict[str, None] = collections.OrderedDict()
+        #: Keys of stores that the program has set, oldest first, and how often.
+        self.keys_set: collections.OrderedDict[str, int] = collections.OrderedDict()
+        #: Those that it has deleted, and not set again, and how often.
+        self.keys_deleted: collections.OrderedDict[str, int] = collections.OrderedDict()
         #: The keys that its main thread reads again and again.
         self.poll: Poll | None = None
         #: Errors since the last call that returned.
@@ -488,7 +488,7 @@ class CallTrace:
                 recorded = self.recorder.look(self)
                 now_done = (self.moves - self.retries, self.recorder.status)
                 is_moving, done = now_done != done, now_done
-                calls = (self.moves, self.polled(), len(self.keys_set), len(self.keys_deleted))
+                calls = (self.moves, self.polled(), sum(self.keys_set.values()), len(self.keys_deleted))
                 now = (calls, line, len(self.errors), self.fatal, self.lost, recorded, is_moving)
                 if now == written:
                     os.utime(path)
@@ -523,6 +523,7 @@ class CallTrace:
                 "failing_since": self.failing_since,
                 "left": self.left,
                 "keys_set": list(self.keys_set),
+                "keys_set_again": {key: times for key, times in self.keys_set.items() if times > 1},
                 "keys_deleted": list(self.keys_deleted),
                 "fatal": self.fatal or self.lost,
                 "ended": self.ended,

@@ -47,6 +47,9 @@ pub struct CallTrace {
     /// Keys of stores that the program has set, oldest first, as far as they are kept.
     #[serde(default)]
     pub keys_set: Vec<String>,
+    /// How often it has set those that it has set more than once.
+    #[serde(default)]
+    pub keys_set_again: BTreeMap<String, u32>,
     /// Those that it has deleted and not set again, oldest first, as far as they are kept.
     #[serde(default)]
     pub keys_deleted: Vec<String>,
