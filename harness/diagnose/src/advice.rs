@@ -119,6 +119,23 @@ pub fn other_collective() -> Vec<String> {
     .into()
 }
 
+/// Returns what to try for a group that its members make alone and that torch names otherwise on some of them.
+#[must_use]
+pub fn two_names() -> Vec<String> {
+    [
+        "make all groups on all ranks, without use_local_synchronization",
+        "or in an order in which all members of each have as many groups when they make it",
+    ]
+    .map(str::to_owned)
+    .into()
+}
+
+/// Returns what to try for a counter that one rank has added to another number of times than the others.
+#[must_use]
+pub fn counter() -> Vec<String> {
+    vec!["add to a counter in one place, which every rank comes to once in each round".to_owned()]
+}
+
 /// Returns the observation that would refute a verdict of that kind.
 #[must_use]
 pub fn refutation(kind: HangKind) -> &'static str {

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
+use super::advice;
 use super::call_sequence::{Certainty, Change, Divergence, List, divergence};
 use super::evidence::{
     Collective, EventKind, GROUPS_OF_CALLER, HangEvidence, RankState, TraceEvent, named, verb,
@@ -99,18 +100,11 @@ fn verdict(
         ));
     }
     let confidence = certainty.confidence();
-    let verdict = conclude(evidence, kind, confidence, culprits, summary).because(facts);
-    match is_of_names {
-        true => Diagnosis {
-            advice: vec![
-                "make all groups on all ranks, without use_local_synchronization".to_owned(),
-                "or in an order in which all members of each have as many groups when they make it"
-                    .to_owned(),
-            ],
-            ..verdict
-        },
-        false => verdict,
+    let mut verdict = conclude(evidence, kind, confidence, culprits, summary).because(facts);
+    if is_of_names {
+        verdict.advice = advice::two_names();
     }
+    verdict
 }
 
 /// Returns true if the members make a group of their own, and differ in nothing but how many groups they have: torch names it otherwise
@@ -235,7 +229,8 @@ fn with_nature(one: &Collective) -> String {
     }
 }
 
-fn collective(what: &EventKind) -> Option<&Collective> {
+/// Returns the collective that an event is; `None` if it is something else.
+pub(crate) fn as_collective(what: &EventKind) -> Option<&Collective> {
     match what {
         EventKind::Collective(one) => Some(one),
         _ => None,
@@ -248,13 +243,13 @@ fn calls(state: &RankState) -> impl Iterator<Item = (&TraceEvent, &Collective)> 
     state
         .entered()
         .chain(coming)
-        .filter_map(|event| Some((event, collective(&event.what)?)))
+        .filter_map(|event| Some((event, as_collective(&event.what)?)))
 }
 
 /// Returns the collectives that a rank has called or is known to call in one group.
 fn called(state: &RankState, group: &str) -> List<Collective> {
     List::of(state, |what| {
-        collective(what).filter(|one| one.group == group)
+        as_collective(what).filter(|one| one.group == group)
     })
 }
 

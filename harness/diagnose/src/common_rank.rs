@@ -126,11 +126,9 @@ fn issued(state: &RankState, group: &str) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-    use std::time::Duration;
-
     use super::*;
-    use crate::{Collective, Process, TraceEvent, diagnose};
+    use crate::builders::{collective, rank};
+    use crate::diagnose;
 
     fn waits(of: &[(u32, &[u32])]) -> WaitsFor {
         let ranks = |others: &[u32]| others.iter().copied().map(Rank).collect();
@@ -165,31 +163,6 @@ mod tests {
     fn cycles_apart_have_no_common_rank() {
         let apart = waits(&[(0, &[1]), (1, &[0]), (2, &[3]), (3, &[2])]);
         assert_eq!(common_rank(&apart), None);
-    }
-
-    fn collective(group: &str, members: &[u32]) -> EventKind {
-        EventKind::Collective(Collective {
-            group: group.into(),
-            members: members.iter().copied().map(Rank).collect::<Arc<[Rank]>>(),
-            name: "all_reduce".into(),
-            nature: BTreeMap::new(),
-        })
-    }
-
-    /// Builds a rank that has finished all these events but the last, which it is in.
-    fn rank(number: u32, events: Vec<EventKind>) -> RankState {
-        let event = |what| TraceEvent {
-            what,
-            at: String::new(),
-        };
-        let mut done: Vec<TraceEvent> = events.into_iter().map(event).collect();
-        let doing = done.pop().map(|last| (last, Duration::from_secs(1)));
-        RankState {
-            process: Process::Running,
-            done,
-            doing,
-            ..RankState::unknown(Rank(number))
-        }
     }
 
     /// Builds two rows and two columns of two ranks, after `steps` steps of a gathering in the row and a sum in the column. Rank 3

@@ -1,11 +1,11 @@
 //! Compares how often ranks have added to a counter in a store that all of them wait for, as in a barrier made of one.
 
-use std::collections::BTreeMap;
-
+use super::advice;
+use super::call_sequence::majority;
 use super::evidence::{EventKind, HangEvidence, RankState, named};
+use super::keys::has_set;
 use crate::conclude;
 use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
-use allranks_model::names::Rank;
 
 /// Finds the rank that has set a key, or added to it, more or less often than all others, if all ranks wait for that key alone. `None`
 /// if they are not three at least, or if it is not one rank. Likely at most: the others may have left something out.
@@ -22,46 +22,39 @@ pub(crate) fn miscounted(evidence: &HangEvidence) -> Option<Diagnosis> {
     {
         return None;
     }
-    let mut by_times: BTreeMap<u32, Vec<Rank>> = BTreeMap::new();
-    for state in &evidence.ranks {
-        by_times
-            .entry(times(state, key))
-            .or_default()
-            .push(state.rank);
-    }
-    let sides: Vec<(u32, Vec<Rank>)> = by_times.into_iter().collect();
-    let [(less, few), (more, many)] = &sides[..] else {
+    let counted = || evidence.ranks.iter().map(|state| times(state, key));
+    let usual = majority(counted())?;
+    let mut odd = evidence
+        .ranks
+        .iter()
+        .zip(counted())
+        .filter(|(_, own)| *own != usual);
+    let (other, own) = odd.next()?;
+    if odd.next().is_some() {
         return None;
-    };
-    let (odd, own, usual) = match (few.len(), many.len()) {
-        (1, 2..) => (few, less, more),
-        (2.., 1) => (many, more, less),
-        _ => return None,
-    };
+    }
     let summary = format!(
         "all ranks are in {first}; {} has set it or added to it {}, each of the others {}",
-        named(odd),
-        count(*own),
-        count(*usual),
+        named(&[other.rank]),
+        count(own),
+        count(usual),
     );
-    let advice =
-        "add to a counter in one place, which every rank comes to once in each round".to_owned();
     let verdict = conclude(
         evidence,
         HangKind::Behind,
         Confidence::Likely,
-        odd.clone(),
+        vec![other.rank],
         summary,
     );
     Some(Diagnosis {
-        advice: vec![advice],
+        advice: advice::counter(),
         ..verdict
     })
 }
 
 /// Returns how often a rank has set a key, as far as that is kept.
 fn times(state: &RankState, key: &str) -> u32 {
-    let once = || u32::from(state.keys_set.iter().any(|own| own == key));
+    let once = || u32::from(has_set(state, key));
     state.keys_set_again.get(key).copied().unwrap_or_else(once)
 }
 
@@ -77,6 +70,7 @@ fn count(times: u32) -> String {
 mod tests {
     use super::*;
     use crate::{Process, TraceEvent, diagnose};
+    use allranks_model::names::Rank;
     use std::time::Duration;
 
     fn verdict(times: &[u32]) -> (HangKind, Vec<u32>) {

@@ -10,8 +10,8 @@ use allranks_model::names::Rank;
 /// Returns the ranks that have still to set one of these keys, as all that was set before shows; empty if it does not show it for every
 /// key that is not set.
 pub(crate) fn setters(evidence: &HangEvidence, keys: &[String]) -> Vec<Rank> {
-    let is_set = |key: &&String| evidence.ranks.iter().any(|state| has_set(state, key));
-    let (set, open): (Vec<&String>, Vec<&String>) = keys.iter().partition(is_set);
+    let (set, open): (Vec<&String>, Vec<&String>) =
+        keys.iter().partition(|key| is_set(evidence, key));
     let ranks: BTreeSet<Rank> = match open.is_empty() {
         true => (set.iter())
             .flat_map(|key| left_out(evidence, key))
@@ -45,7 +45,7 @@ pub(crate) fn is_barrier(
     let [wanted] = &forms.into_iter().collect::<Vec<_>>()[..] else {
         return false;
     };
-    let is_open = |key: &&String| !evidence.ranks.iter().any(|state| has_set(state, key));
+    let is_open = |key: &&String| !is_set(evidence, key);
     let has_come = |rank: &Rank| {
         let state = evidence.rank(*rank);
         state.is_some_and(|state| of_form(state, wanted).next().is_some())
@@ -53,7 +53,12 @@ pub(crate) fn is_barrier(
     keys.iter().filter(is_open).count() >= others && waiting.iter().all(has_come)
 }
 
-fn has_set(state: &RankState, key: &str) -> bool {
+fn is_set(evidence: &HangEvidence, key: &str) -> bool {
+    evidence.ranks.iter().any(|state| has_set(state, key))
+}
+
+/// Returns true if a rank has set a key, as far as that is kept.
+pub(crate) fn has_set(state: &RankState, key: &str) -> bool {
     state.keys_set.iter().any(|own| own == key)
 }
 

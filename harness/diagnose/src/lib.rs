@@ -25,6 +25,8 @@
 //! A new kind is a variant of [`HangKind`], its lines in `advice`, and a rule that returns it.
 
 mod advice;
+#[cfg(test)]
+mod builders;
 mod call_sequence;
 mod collectives;
 mod common_rank;

@@ -2,7 +2,8 @@
 //! line for each: a rank that once passes the wrong group waits where it is not expected, and is waited for where it is. The
 //! trace shows that it is another group than before, and not that this is wrong, so nothing is proved.
 
-use super::evidence::{Collective, EventKind, HangEvidence, named, verb};
+use super::collectives::as_collective;
+use super::evidence::{HangEvidence, named, verb};
 use super::habit;
 use crate::conclude;
 use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
@@ -16,7 +17,7 @@ pub fn other_group(evidence: &HangEvidence, circle: &[Rank]) -> Option<Diagnosis
     let states = || circle.iter().filter_map(|rank| evidence.rank(*rank));
     let mut changed = states().filter_map(|state| {
         let (event, _) = state.doing.as_ref()?;
-        let group = |event| Some(collective(event)?.group.as_str());
+        let group = |event| Some(as_collective(event)?.group.as_str());
         Some((state, event, habit::broken(evidence, state, event, group)?))
     });
     let (state, event, habit) = changed.next()?;
@@ -26,7 +27,7 @@ pub fn other_group(evidence: &HangEvidence, circle: &[Rank]) -> Option<Diagnosis
     let waiting: Vec<Rank> = states()
         .filter(|other| other.rank != state.rank)
         .filter(|other| {
-            let now = other.now().and_then(collective);
+            let now = other.now().and_then(as_collective);
             now.is_some_and(|one| one.group == habit.common && one.members.contains(&state.rank))
         })
         .map(|other| other.rank)
@@ -62,14 +63,6 @@ pub fn other_group(evidence: &HangEvidence, circle: &[Rank]) -> Option<Diagnosis
     Some(Diagnosis { advice, ..verdict }.because(facts))
 }
 
-/// Returns the collective of an event; `None` if it is none.
-fn collective(event: &EventKind) -> Option<&Collective> {
-    match event {
-        EventKind::Collective(one) => Some(one),
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
@@ -77,7 +70,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::{Process, RankState, TraceEvent, diagnose};
+    use crate::{Collective, EventKind, Process, RankState, TraceEvent, diagnose};
 
     fn event(group: &str, members: &[u32], at: &str) -> TraceEvent {
         TraceEvent {

@@ -254,6 +254,8 @@ class CallTrace:
         self.keys_set: collections.OrderedDict[str, int] = collections.OrderedDict()
         #: Those that it has deleted, and not set again, and how often.
         self.keys_deleted: collections.OrderedDict[str, int] = collections.OrderedDict()
+        #: Calls that have set or deleted keys.
+        self.key_calls = 0
         #: The keys that its main thread reads again and again.
         self.poll: Poll | None = None
         #: Errors since the last call that returned.
@@ -338,6 +340,7 @@ class CallTrace:
         with self.lock:
             if is_main_thread():
                 self.poll = None
+            self.key_calls += 1
             keep_newest(self.keys_set, keys)
             for key in keys:
                 self.keys_deleted.pop(key, None)
@@ -345,6 +348,7 @@ class CallTrace:
     def note_deleted(self, keys: list[str]) -> None:
         """Records that the program deletes keys of a store."""
         with self.lock:
+            self.key_calls += 1
             keep_newest(self.keys_deleted, keys)
 
     def begin_poll(self, entry: Entry) -> None:
@@ -488,7 +492,7 @@ class CallTrace:
                 recorded = self.recorder.look(self)
                 now_done = (self.moves - self.retries, self.recorder.status)
                 is_moving, done = now_done != done, now_done
-                calls = (self.moves, self.polled(), sum(self.keys_set.values()), len(self.keys_deleted))
+                calls = (self.moves, self.polled(), self.key_calls)
                 now = (calls, line, len(self.errors), self.fatal, self.lost, recorded, is_moving)
                 if now == written:
                     os.utime(path)

@@ -1,6 +1,7 @@
 //! Blames a cycle on a key of a store that ranks of it wait for.
 
 use super::left_out::issued;
+use crate::collectives::as_collective;
 use crate::conclude;
 use crate::evidence::{Collective, EventKind, HangEvidence, RankState, named, verb};
 use crate::keys;
@@ -22,31 +23,52 @@ pub(super) fn key_not_set(evidence: &HangEvidence, cycle: &[Rank]) -> Option<Dia
     let ranks = |states: &[&RankState]| states.iter().map(|one| one.rank).collect::<Vec<_>>();
     let missed = missed_by_few(&waiting, &others);
     let (waiting, others) = (ranks(&waiting), ranks(&others));
+    let missed = missed.filter(|_| keys::is_barrier(evidence, keys, &waiting, others.len()));
     let facts = (states().map(|one| format!("rank {}: {}", one.rank, one.place()))).collect();
     let waits = format!(
         "{} {} in {what}",
         named(&waiting),
         verb(&waiting, "is", "are")
     );
-    if let Some(missed) = missed
-        && keys::is_barrier(evidence, keys, &waiting, others.len())
-    {
-        let summary = format!(
-            "{waits}, while {} {} in {missed}, in which only {} {} missing",
-            named(&others),
-            verb(&others, "is", "are"),
-            named(&waiting),
-            verb(&waiting, "is", "are"),
-        );
-        let verdict = conclude(
-            evidence,
-            HangKind::CollectiveSkipped,
-            Confidence::Likely,
-            waiting,
-            summary,
-        );
-        return Some(verdict.because(facts));
-    }
+    let verdict = match missed {
+        Some(missed) => left_by_few(evidence, missed, &waits, waiting, &others),
+        None => not_set(evidence, keys, &waits, &waiting, &others),
+    };
+    Some(verdict.because(facts))
+}
+
+/// Blames the few ranks that are at a barrier of keys, which `waits` says, for a collective that only they miss.
+fn left_by_few(
+    evidence: &HangEvidence,
+    missed: &Collective,
+    waits: &str,
+    few: Vec<Rank>,
+    others: &[Rank],
+) -> Diagnosis {
+    let summary = format!(
+        "{waits}, while {} {} in {missed}, in which only {} {} missing",
+        named(others),
+        verb(others, "is", "are"),
+        named(&few),
+        verb(&few, "is", "are"),
+    );
+    conclude(
+        evidence,
+        HangKind::CollectiveSkipped,
+        Confidence::Likely,
+        few,
+        summary,
+    )
+}
+
+/// Blames the rank that has deleted a key, or those whose turn it was to set keys, that ranks wait for, which `waits` says.
+fn not_set(
+    evidence: &HangEvidence,
+    keys: &[String],
+    waits: &str,
+    waiting: &[Rank],
+    others: &[Rank],
+) -> Diagnosis {
     let deleter = keys::deleter(evidence, keys).filter(|rank| others.contains(rank));
     let (culprits, summary, advice) = match deleter {
         Some(deleter) => (
@@ -55,12 +77,12 @@ pub(super) fn key_not_set(evidence: &HangEvidence, cycle: &[Rank]) -> Option<Dia
             vec!["delete a key only once all ranks that read it have done so"],
         ),
         None => (
-            turn_to_set(evidence, keys, &waiting, &others),
+            turn_to_set(evidence, keys, waiting, others),
             format!(
                 "{waits}, which {} {} not set, and {} for them elsewhere",
-                named(&others),
-                verb(&others, "has", "have"),
-                verb(&others, "waits", "wait"),
+                named(others),
+                verb(others, "has", "have"),
+                verb(others, "waits", "wait"),
             ),
             vec![
                 "compare the names of the keys that are set and waited for, and the stores (host, port, prefix) they are in",
@@ -76,14 +98,14 @@ pub(super) fn key_not_set(evidence: &HangEvidence, cycle: &[Rank]) -> Option<Dia
         summary,
     );
     let advice = advice.into_iter().map(str::to_owned).collect();
-    Some(Diagnosis { advice, ..verdict }.because(facts))
+    Diagnosis { advice, ..verdict }
 }
 
 /// Returns the collective in which all other members but these few wait; `None` if they are in another one each, or no more than these.
 fn missed_by_few<'a>(few: &[&RankState], others: &[&'a RankState]) -> Option<&'a Collective> {
-    let collective = |state: &&'a RankState| match state.now() {
-        Some(EventKind::Collective(one)) => Some((one, issued(state, &one.group))),
-        _ => None,
+    let collective = |state: &&'a RankState| {
+        let one = as_collective(state.now()?)?;
+        Some((one, issued(state, &one.group)))
     };
     let (one, number) = collective(others.first()?)?;
     let is_same = |state| collective(state) == Some((one, number));
@@ -116,8 +138,8 @@ fn turn_to_set(
 
 #[cfg(test)]
 mod tests {
-    use super::super::builders::{collective, rank, verdict};
     use super::*;
+    use crate::builders::{collective, rank, verdict};
 
     #[test]
     fn a_minority_at_a_barrier_of_keys_has_left_out_the_collective_of_the_rest() {

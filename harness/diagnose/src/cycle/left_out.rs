@@ -149,8 +149,8 @@ fn first_missing(state: &RankState, missed: &str, other: &str) -> Option<HabitEn
 
 #[cfg(test)]
 mod tests {
-    use super::super::builders::{collective, rank, verdict};
     use super::*;
+    use crate::builders::{collective, rank, verdict};
 
     /// Builds a mesh of 2 by 2 ranks, each with `steps` times a collective in its row and one in its column, and then
     /// its `last` events.

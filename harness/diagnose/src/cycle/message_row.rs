@@ -1,7 +1,8 @@
-//! Finds the message that breaks a row: one rank waits for the next of many messages, and the other side has gone on to a collective.
+//! Blames a cycle on a row of messages: one rank waits for the next message, and the other rank has gone on to a collective.
 
+use crate::collectives::as_collective;
 use crate::conclude;
-use crate::evidence::{Collective, EventKind, HangEvidence, Message, RankState};
+use crate::evidence::{Collective, HangEvidence, Message, RankState};
 use crate::messages::{answers, as_message, awaited, messages};
 use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
 use allranks_model::names::Rank;
@@ -30,7 +31,7 @@ pub fn broken(evidence: &HangEvidence, cycle: &[Rank]) -> Option<Diagnosis> {
     let mut rows = states().filter_map(|waiting| {
         let (message, nth) = awaited(waiting)?;
         let peer = states().find(|state| Some(state.rank) == message.peer)?;
-        let here = collective(peer.now()?).filter(|one| one.members.contains(&waiting.rank))?;
+        let here = as_collective(peer.now()?).filter(|one| one.members.contains(&waiting.rank))?;
         let own = messages(peer).filter(|own| answers(own, message, waiting.rank));
         let issued = own.count();
         (issued >= ROW && issued + 1 == nth).then_some(Row {
@@ -56,7 +57,7 @@ pub fn broken(evidence: &HangEvidence, cycle: &[Rank]) -> Option<Diagnosis> {
         row.issued + 1,
         row.peer.rank,
         row.issued,
-        EventKind::Collective(row.here.clone()),
+        row.here,
     );
     let facts = states().map(|one| format!("rank {}: {}", one.rank, one.place()));
     let verdict = conclude(
@@ -72,14 +73,13 @@ pub fn broken(evidence: &HangEvidence, cycle: &[Rank]) -> Option<Diagnosis> {
 /// Returns the ranks to blame for a row that breaks; `None` if either may be right.
 fn culprits(evidence: &HangEvidence, row: &Row<'_>) -> Option<Vec<Rank>> {
     let (waiting, peer) = (row.waiting, row.peer);
-    let of_peer = Counts::of(peer, row.here, |own| {
-        answers(own, row.message, waiting.rank)
-    });
-    let of_waiting = Counts::of(waiting, row.here, |own| own == row.message);
+    let group = &row.here.group;
+    let of_peer = Counts::of(peer, group, |own| answers(own, row.message, waiting.rank));
+    let of_waiting = Counts::of(waiting, group, |own| own == row.message);
     let has_fewer = of_peer.usual().is_some_and(|usual| of_peer.now < usual);
     let has_more = (of_waiting.usual()).is_some_and(|usual| of_waiting.now > usual);
     let is_there = |state: &&RankState| {
-        state.rank != peer.rank && state.now().and_then(collective) == Some(row.here)
+        state.rank != peer.rank && state.now().and_then(as_collective) == Some(row.here)
     };
     match (has_fewer, has_more) {
         (true, false) => Some(vec![peer.rank]),
@@ -93,46 +93,32 @@ fn culprits(evidence: &HangEvidence, row: &Row<'_>) -> Option<Vec<Rank>> {
     }
 }
 
-fn collective(what: &EventKind) -> Option<&Collective> {
-    match what {
-        EventKind::Collective(one) => Some(one),
-        _ => None,
-    }
-}
-
-/// How many messages of a row a rank has issued between one collective of a group and the next.
+/// The numbers of messages of a row that a rank has issued between one collective of a group and the next.
 struct Counts {
-    /// Up to each of the collectives that it has come out of, in order.
+    /// Messages before each collective that the rank has come out of, since the one before it; in order.
     before: Vec<usize>,
-    /// Since then.
+    /// Messages after the last of these collectives.
     now: usize,
 }
 
 impl Counts {
-    fn of(
-        state: &RankState,
-        collective_of: &Collective,
-        is_of_row: impl Fn(&Message) -> bool,
-    ) -> Self {
+    /// Counts what a rank has issued, and the message that it is in.
+    fn of(state: &RankState, group: &str, is_of_row: impl Fn(&Message) -> bool) -> Self {
+        let is_of_row = |what| as_message(what).is_some_and(&is_of_row);
         let (mut before, mut now) = (Vec::new(), 0);
-        for event in state.entered() {
-            match &event.what {
-                EventKind::Collective(one) if one.group == collective_of.group => {
-                    before.push(std::mem::take(&mut now));
-                }
-                what if as_message(what).is_some_and(&is_of_row) => now += 1,
-                _ => {}
+        for event in &state.done {
+            if as_collective(&event.what).is_some_and(|one| one.group == group) {
+                before.push(std::mem::take(&mut now));
+            } else if is_of_row(&event.what) {
+                now += 1;
             }
         }
-        // The collective that it is in ends no interval: what was issued up to it is what counts now.
-        if state.now().and_then(collective).is_some() {
-            now = before.pop().unwrap_or_default();
-        }
+        now += usize::from(state.now().is_some_and(is_of_row));
         Self { before, now }
     }
 
-    /// Returns how many messages are usual at this point, one at least: what the two last of some period, as long as the shortest one
-    /// that fits, had there. `None` if nothing repeats.
+    /// Returns how many messages there usually are at this point, at least one: `before` ends in the same numbers twice, and the first
+    /// of them is due again. Of several such periods the shortest counts. `None` if nothing repeats.
     fn usual(&self) -> Option<usize> {
         let counts = &self.before;
         let repeats = |period: usize| {
@@ -148,8 +134,9 @@ impl Counts {
 
 #[cfg(test)]
 mod tests {
-    use super::super::builders::{collective, message, rank, verdict};
     use super::*;
+    use crate::EventKind;
+    use crate::builders::{collective, message, rank, verdict};
 
     fn world() -> EventKind {
         collective("world", &[0, 1, 2])

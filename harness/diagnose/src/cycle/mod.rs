@@ -2,8 +2,6 @@
 //! other side has another peer, tag or group, or from a collective, a group or a store's key that one rank left out.
 
 mod awaited_keys;
-#[cfg(test)]
-mod builders;
 mod left_out;
 mod message_row;
 mod order;
@@ -47,9 +45,9 @@ pub fn is_of_messages(evidence: &HangEvidence, cycle: &[Rank]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::builders::{collective, rank, verdict};
     use super::*;
     use crate::RankWait;
+    use crate::builders::{collective, rank, verdict};
     use allranks_model::diagnosis::{Confidence, HangKind};
 
     #[test]

@@ -184,7 +184,7 @@ fn has_same(one: &[String], other: &[String]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::builders::{collective, message, rank, verdict};
+    use crate::builders::{collective, message, rank, verdict};
     use allranks_model::diagnosis::{Confidence, HangKind};
 
     #[test]

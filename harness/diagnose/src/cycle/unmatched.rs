@@ -119,8 +119,8 @@ fn leftover<'a>(
 
 #[cfg(test)]
 mod tests {
-    use super::super::builders::{collective, message, rank, verdict};
     use super::*;
+    use crate::builders::{collective, message, rank, verdict};
     use crate::{Process, TraceEvent, diagnose};
     use std::time::Duration;
 

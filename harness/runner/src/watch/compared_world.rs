@@ -145,7 +145,7 @@ impl ComparedWorld {
         };
         state.errors.clone_from(&call_trace.errors);
         state.keys_set.clone_from(&call_trace.keys_set);
-        (state.keys_set_again).clone_from(&call_trace.keys_set_again);
+        state.keys_set_again.clone_from(&call_trace.keys_set_again);
         state.keys_deleted.clone_from(&call_trace.keys_deleted);
         state.recorded = device_messages::under_way(call_trace);
         let Some(epoch) = self.epoch_of(call_trace) else {

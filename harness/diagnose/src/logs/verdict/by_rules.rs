@@ -1,4 +1,4 @@
-//! What the rules on hanging jobs say where all evidence is from logs.
+//! The verdict of the rules on hanging jobs, as far as it is likely when all evidence is from logs.
 
 use super::Rules;
 use crate::logs::logged::Logged;

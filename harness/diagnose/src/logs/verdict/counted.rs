@@ -1,8 +1,9 @@
-//! What the store's counts of arrivals show.
+//! The verdict by the store's counts of arrivals.
 
 use std::collections::BTreeSet;
 
-use super::{Rules, has};
+use super::Rules;
+use crate::evidence::verb;
 use crate::logs::arrival::Counted;
 use crate::logs::logged::Logged;
 use crate::logs::phase::Nature;
@@ -50,7 +51,7 @@ impl Rules<'_> {
         let summary = format!(
             "{} {} not come to init_process_group",
             named(&missing),
-            has(&missing)
+            verb(&missing, "has", "have")
         );
         let facts = vec![format!(
             "the store counts {} of {of}, and these are {}",

@@ -177,7 +177,3 @@ fn line(rank: u32, text: &str) -> RankLine {
         text: text.to_owned(),
     }
 }
-
-fn has(ranks: &[Rank]) -> &'static str {
-    if ranks.len() == 1 { "has" } else { "have" }
-}

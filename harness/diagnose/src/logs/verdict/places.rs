@@ -1,6 +1,7 @@
-//! What the places of ranks show: who has not come to where the others wait.
+//! Verdicts by the places of ranks: which ranks have not come to where the others wait.
 
-use super::{Rules, has};
+use super::Rules;
+use crate::evidence::verb;
 use crate::logs::behind::{alone, behind, still_busy};
 use allranks_model::diagnosis::rank_set;
 use allranks_model::diagnosis::rank_set::named;
@@ -14,7 +15,7 @@ impl Rules<'_> {
         let summary = format!(
             "{} {} made a world without the others",
             named(&out),
-            has(&out)
+            verb(&out, "has", "have")
         );
         let facts = vec![format!(
             "{} came out of init_process_group, and {} did not",
@@ -44,7 +45,7 @@ impl Rules<'_> {
             let facts = vec![format!(
                 "{} {} in {}, and rank {rank} has raised before it came there",
                 named(&behind.waiting),
-                wait(&behind.waiting),
+                verb(&behind.waiting, "waits", "wait"),
                 behind.place
             )];
             return Some(self.diagnosis(
@@ -59,7 +60,7 @@ impl Rules<'_> {
         let mut facts = vec![format!(
             "{} {} in {}",
             named(&behind.waiting),
-            wait(&behind.waiting),
+            verb(&behind.waiting, "waits", "wait"),
             behind.place
         )];
         let late = places
@@ -73,10 +74,10 @@ impl Rules<'_> {
         let summary = format!(
             "{} {} not come to {}, where {} {}",
             named(&culprits),
-            has(&culprits),
+            verb(&culprits, "has", "have"),
             behind.place,
             named(&behind.waiting),
-            wait(&behind.waiting)
+            verb(&behind.waiting, "waits", "wait")
         );
         let (kind, confidence) = match (behind.on_the_way, behind.is_init) {
             (true, _) => (HangKind::Slow, Confidence::None),
@@ -94,12 +95,12 @@ impl Rules<'_> {
     /// Ranks that are still busy where those that gave up in a collective have passed.
     pub(super) fn still_busy(&self) -> Option<Diagnosis> {
         let (late, waiting, step) = still_busy(self.job)?;
-        let is = if late.len() == 1 { "is" } else { "are" };
         let summary = format!(
-            "{} {is} in {step}, which {} {} passed before they gave up in a collective",
+            "{} {} in {step}, which {} {} passed before they gave up in a collective",
             named(&late),
+            verb(&late, "is", "are"),
             named(&waiting),
-            has(&waiting)
+            verb(&waiting, "has", "have")
         );
         let facts = vec![format!(
             "the watchdogs of {} ended their wait",
@@ -111,8 +112,4 @@ impl Rules<'_> {
             ..found
         })
     }
-}
-
-fn wait(ranks: &[Rank]) -> &'static str {
-    if ranks.len() == 1 { "waits" } else { "wait" }
 }

@@ -1,6 +1,7 @@
-//! What a launcher, an error or a line of torch itself says of the cause.
+//! Verdicts by the cause that a launcher, an error or a line of torch itself names.
 
-use super::{Rules, has, line, odd};
+use super::{Rules, line, odd};
+use crate::evidence::verb;
 use crate::logs::launcher::{ending, is_killed_by_signal};
 use crate::logs::logged::Logged;
 use crate::{ErrorCause, error_cause};
@@ -80,7 +81,7 @@ impl Rules<'_> {
             false => format!(
                 "{} {} another collective than the rest, or other arguments",
                 named(&culprits),
-                has(&culprits)
+                verb(&culprits, "has", "have")
             ),
         };
         Some(self.diagnosis(

@@ -1,8 +1,9 @@
-//! What the numbers of works in the lines of NCCL's watchdog show.
+//! Verdicts by the numbers of works in the lines of NCCL's watchdog.
 
 use std::collections::BTreeMap;
 
-use super::{Rules, has, line, odd};
+use super::{Rules, line, odd};
+use crate::evidence::verb;
 use crate::logs::watchdog::{WORLD, Work};
 use allranks_model::diagnosis::rank_set;
 use allranks_model::diagnosis::rank_set::named;
@@ -79,7 +80,7 @@ impl Rules<'_> {
             let summary = format!(
                 "{} {} not issued work {number} of group {group}, {}, in which the others wait",
                 named(&late),
-                has(&late),
+                verb(&late, "has", "have"),
                 waiting[0].1.title()
             );
             return Some(self.diagnosis(
@@ -110,7 +111,7 @@ impl Rules<'_> {
             false => format!(
                 "{} {} another collective than the rest as work {number} of group {group}",
                 named(&culprits),
-                has(&culprits)
+                verb(&culprits, "has", "have")
             ),
         };
         Some(self.diagnosis(

@@ -1,4 +1,4 @@
-//! Builds ranks for the tests of cycles, and asks for the verdict on them.
+//! Builds ranks for tests of the rules, and asks for the verdict on them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use crate::{Process, TraceEvent, diagnose};
 use allranks_model::diagnosis::{Confidence, HangKind};
 use allranks_model::names::Rank;
 
-pub(super) fn collective(group: &str, members: &[u32]) -> EventKind {
+pub(crate) fn collective(group: &str, members: &[u32]) -> EventKind {
     EventKind::Collective(Collective {
         group: group.into(),
         members: members.iter().copied().map(Rank).collect(),
@@ -17,7 +17,7 @@ pub(super) fn collective(group: &str, members: &[u32]) -> EventKind {
     })
 }
 
-pub(super) fn message(sends: bool, peer: u32, tag: u32) -> EventKind {
+pub(crate) fn message(sends: bool, peer: u32, tag: u32) -> EventKind {
     EventKind::Message(Message {
         group: "world".into(),
         sends,
@@ -27,7 +27,7 @@ pub(super) fn message(sends: bool, peer: u32, tag: u32) -> EventKind {
 }
 
 /// Builds a rank that has finished all these events but the last, which it is in.
-pub(super) fn rank(number: u32, events: Vec<EventKind>) -> RankState {
+pub(crate) fn rank(number: u32, events: Vec<EventKind>) -> RankState {
     let event = |what| TraceEvent {
         what,
         at: String::new(),
@@ -42,7 +42,7 @@ pub(super) fn rank(number: u32, events: Vec<EventKind>) -> RankState {
     }
 }
 
-pub(super) fn verdict(ranks: Vec<RankState>) -> (HangKind, Vec<u32>, Confidence) {
+pub(crate) fn verdict(ranks: Vec<RankState>) -> (HangKind, Vec<u32>, Confidence) {
     let verdict = diagnose(&HangEvidence {
         ranks,
         is_whole: true,
