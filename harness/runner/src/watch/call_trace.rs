@@ -259,6 +259,13 @@ pub struct Own {
     pub kind: String,
 }
 
+impl Call {
+    /// Returns true for a call that has its place among those of its group: a collective or a message.
+    fn is_numbered(&self) -> bool {
+        matches!(self, Self::Collective { .. } | Self::Message { .. })
+    }
+}
+
 impl CallTrace {
     /// Reads the call trace of a process, given the one that was read before. None if the process writes no trace, or
     /// has not begun one.
@@ -297,13 +304,26 @@ impl CallTrace {
         let Ok(text) = std::fs::read(folder.join(format!("{pid}.json.last"))) else {
             return;
         };
-        let known = self.entries.iter().map(|entry| entry.id).max().unwrap_or(0);
         let lines = text.split(|byte| *byte == b'\n' || *byte == 0);
-        let mut last: Vec<Entry> = lines
-            .filter_map(|line| serde_json::from_slice(line).ok())
-            .collect();
+        let last = lines.filter_map(|line| serde_json::from_slice(line).ok());
+        self.append(last.collect());
+    }
+
+    /// Appends those of the entries that are newer than its own.
+    fn append(&mut self, mut last: Vec<Entry>) {
+        let known = self.entries.iter().map(|entry| entry.id).max().unwrap_or(0);
         last.retain(|entry| entry.id > known);
         last.sort_by_key(|entry| entry.id);
+        let Some(first) = last.first() else { return };
+        // The call that it was in when the trace was written has ended since; whether the newest one has is not known.
+        self.inside = None;
+        let missing = first.id - known - 1;
+        if missing > 0 {
+            // What was before has no place in the order of calls any more.
+            let before = self.entries.len();
+            self.entries.retain(|entry| !entry.call.is_numbered());
+            self.dropped += missing + (before - self.entries.len()) as u64;
+        }
         for entry in last {
             self.epoch = self.epoch.max(entry.epoch);
             self.entries.push(entry);
@@ -426,6 +446,36 @@ mod tests {
                 .unwrap()
                 .ended
         );
+    }
+
+    #[test]
+    fn what_a_process_did_last_comes_after_the_call_that_it_was_in() {
+        let call = |id: u64| {
+            let call = serde_json::json!({"id": id, "epoch": 1, "what": "collective", "group": "1.0", "number": id - 1,
+                "name": "all_reduce", "nature": {}});
+            serde_json::from_value::<Entry>(call).unwrap()
+        };
+        let in_third = || CallTrace {
+            entries: (1..=3).map(call).collect(),
+            inside: Some(Inside {
+                entry: call(3),
+                since: 0.0,
+            }),
+            ..serde_json::from_str(r#"{"moves": 5, "epoch": 1}"#).unwrap()
+        };
+        let ids = |trace: &CallTrace| trace.entries.iter().map(|one| one.id).collect::<Vec<_>>();
+        let mut died_there = in_third();
+        died_there.append((1..=3).map(call).collect());
+        assert_eq!(ids(&died_there), [1, 2, 3]);
+        assert!(died_there.inside.is_some());
+        let mut went_on = in_third();
+        went_on.append((2..=5).map(call).collect());
+        assert_eq!(ids(&went_on), [1, 2, 3, 4, 5]);
+        assert!(went_on.inside.is_none());
+        // The file of the last entries holds only so many: those between are not known.
+        let mut gap = in_third();
+        gap.append((7..=8).map(call).collect());
+        assert_eq!((ids(&gap), gap.dropped), (vec![7, 8], 6));
     }
 
     #[test]
