@@ -608,6 +608,37 @@ fn a_rank_that_waits_in_teardown_for_one_that_is_gone_is_no_culprit() {
 }
 
 #[test]
+fn a_rank_that_is_gone_does_not_carry_out_what_it_has_issued() {
+    let awaiting = |number| RankState {
+        done: vec![collective("all_reduce", 3), collective("all_reduce", 3)],
+        ..inside(rank(number), event(EventKind::Await(WORLD.into(), 0)))
+    };
+    let with = |process: Process| RankState {
+        process,
+        done: vec![collective("all_reduce", 3), collective("all_reduce", 3)],
+        ..rank(2)
+    };
+    let killed = with(Process::Ended("signal 9 (SIGKILL)".into()));
+    // Rank 1 has met the error, and waits for what another is to tell.
+    let other = inside(rank(1), event(EventKind::AwaitKeys(vec!["world/1".into()])));
+    let other = RankState {
+        done: awaiting(1).done,
+        ..other
+    };
+    let evidence = job(vec![awaiting(0), other, killed.clone()]);
+    assert_eq!(verdict(&evidence), (HangKind::PeerDead, vec![2]));
+    let evidence = job(vec![awaiting(0), awaiting(1), with(Process::Stopped)]);
+    assert_eq!(verdict(&evidence), (HangKind::PeerStopped, vec![2]));
+    // One that has come to its end has done its share.
+    let ended = RankState {
+        ahead: Remaining::Known(Vec::new()),
+        ..killed
+    };
+    let evidence = job(vec![awaiting(0), awaiting(1), ended]);
+    assert_eq!(verdict(&evidence), (HangKind::Unknown, vec![]));
+}
+
+#[test]
 fn a_rank_still_making_a_group_that_is_refused_to_its_members_is_bound_like_them() {
     let making = |number| {
         inside(

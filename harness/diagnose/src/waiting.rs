@@ -62,9 +62,6 @@ pub fn end_of_chain(evidence: &HangEvidence) -> Option<Diagnosis> {
 fn left_alone_in_teardown(evidence: &HangEvidence) -> Vec<Rank> {
     let leaves =
         |state: &&RankState| state.is_there() && matches!(state.now(), Some(EventKind::Destroy(_)));
-    let is_through = |state: &RankState| {
-        state.doing.is_none() && state.coming().is_some_and(<[_]>::is_empty) && !has_cause(state)
-    };
     let leaving: Vec<Rank> = (evidence.ranks.iter().filter(leaves))
         .map(|state| state.rank)
         .collect();
@@ -318,7 +315,8 @@ fn blamed_for_circle(
         blamed = common_rank::in_all_cycles(waits).unwrap_or(blamed);
         if blamed.len() < ranks.len() {
             summary += &format!("; all circles go through {}", named(&blamed));
-        } else if cycle::may_go_on(evidence, ranks) {
+        }
+        if blamed.len() > 1 && cycle::may_go_on(evidence, ranks) {
             blamed.clear();
             summary += "; nothing tells which of them should not be where it is";
         }
@@ -370,7 +368,7 @@ struct Waits<'a> {
     /// The number of collectives that each rank has entered, by group.
     entered: HashMap<(Rank, &'a str), usize>,
     /// The members that a collective waits for, by group and number from 0: those that have not entered it, or have
-    /// left it with an error of their own.
+    /// left it with an error of their own; if there are none, those that are gone or stopped.
     missing: RefCell<HashMap<(&'a str, usize), Vec<Rank>>>,
     /// Whether some member has left a collective, by group and number from 1.
     left: RefCell<HashMap<(&'a str, usize), bool>>,
@@ -503,7 +501,16 @@ impl<'a> Waits<'a> {
                     entered <= number || entered == number + 1 && failed_in(state, group)
                 })
             };
-            members.iter().copied().filter(is_late).collect()
+            let late: Vec<Rank> = members.iter().copied().filter(is_late).collect();
+            // What a rank has only issued is not carried out once it is gone.
+            let is_gone = |rank: &Rank| {
+                let state = self.by_rank.get(rank);
+                state.is_some_and(|state| !state.is_there() && !is_through(state))
+            };
+            match late.is_empty() {
+                true => members.iter().copied().filter(is_gone).collect(),
+                false => late,
+            }
         };
         let mut known = self.missing.borrow_mut();
         known.entry((group, number)).or_insert_with(find).clone()
@@ -585,6 +592,11 @@ impl Ends {
             (Process::Running | Process::Unknown, _) => false,
         };
     }
+}
+
+/// Returns true if a rank has done all that it had to do.
+fn is_through(state: &RankState) -> bool {
+    state.doing.is_none() && state.coming().is_some_and(<[_]>::is_empty) && !has_cause(state)
 }
 
 /// Returns true unless what a rank waits for may come from another thread than the main one of the ranks that it waits for.

@@ -23,8 +23,9 @@ struct Row<'a> {
 
 /// Finds two ranks of a cycle of which one waits for the next message of a row, while the other one has gone on to a collective that
 /// waits for it. Either a message is missing or one is expected too many. How many there were between collectives before may show
-/// which; if it does not, both ranks are blamed, unless others are in that collective too, which speaks for the one that has gone
-/// on. `None` if these are not the facts, or hold for several pairs.
+/// which. If it does not, those that wait for as many messages to or from the waiting rank speak for that one, and those that are in
+/// that collective too for the one that has gone on; without either, both ranks are blamed. `None` if these are not the facts, or
+/// hold for several pairs.
 #[must_use]
 pub fn broken(evidence: &HangEvidence, cycle: &[Rank]) -> Option<Diagnosis> {
     let states = || cycle.iter().filter_map(|rank| evidence.rank(*rank));
@@ -78,13 +79,18 @@ fn culprits(evidence: &HangEvidence, row: &Row<'_>) -> Option<Vec<Rank>> {
     let of_waiting = Counts::of(waiting, group, |own| own == row.message);
     let has_fewer = of_peer.usual().is_some_and(|usual| of_peer.now < usual);
     let has_more = (of_waiting.usual()).is_some_and(|usual| of_waiting.now > usual);
-    let is_there = |state: &&RankState| {
+    let is_there = |state: &RankState| {
         state.rank != peer.rank && state.now().and_then(as_collective) == Some(row.here)
     };
+    let expects_as_many = |state: &RankState| {
+        awaited(state).is_some_and(|(one, nth)| one.peer == Some(waiting.rank) && nth > row.issued)
+    };
+    let any = |is_so: &dyn Fn(&RankState) -> bool| evidence.ranks.iter().any(is_so);
     match (has_fewer, has_more) {
         (true, false) => Some(vec![peer.rank]),
         (false, true) => Some(vec![waiting.rank]),
-        _ if evidence.ranks.iter().any(|state| is_there(&state)) => None,
+        _ if any(&is_there) => None,
+        _ if any(&expects_as_many) => Some(vec![peer.rank]),
         _ => {
             let mut both = vec![waiting.rank, peer.rank];
             both.sort_unstable();
@@ -155,21 +161,38 @@ mod tests {
 
     #[test]
     fn a_row_of_which_nothing_is_known_but_its_length_is_laid_to_both_ends() {
-        // A pipeline: each passes on what it gets. The first stage has had enough after some.
-        let stages = |sent: usize| {
-            let inner = (0..sent).flat_map(|_| [message(false, 0, 0), message(true, 2, 0)]);
-            let mut inner: Vec<EventKind> = inner.collect();
-            inner.push(message(false, 0, 0));
-            let first = (0..sent).map(|_| message(true, 1, 0));
+        let ranks = |sent: usize, last: EventKind| {
             vec![
-                rank(0, first.chain([world()]).collect()),
-                rank(1, inner),
-                rank(2, vec![message(false, 1, 0); sent + 1]),
+                rank(0, [vec![message(true, 1, 0); sent], vec![world()]].concat()),
+                rank(1, vec![message(false, 0, 0); sent + 1]),
+                rank(2, vec![last]),
             ]
         };
-        assert_eq!(verdict(stages(3)), unmatched(&[0, 1]));
+        assert_eq!(verdict(ranks(3, message(false, 1, 0))), unmatched(&[0, 1]));
         // The first message of all may have a collective before it, on either side.
-        assert_eq!(verdict(stages(0)), NOBODY);
+        assert_eq!(verdict(ranks(0, message(false, 1, 0))), NOBODY);
+        // Two are in the collective.
+        assert_eq!(verdict(ranks(3, world())), NOBODY);
+    }
+
+    #[test]
+    fn who_waits_for_as_many_messages_speaks_for_the_rank_that_waits() {
+        // A pipeline: each passes on what it gets. The first stage has had enough after some.
+        let inner = (0..3).flat_map(|_| [message(false, 0, 0), message(true, 2, 0)]);
+        let ranks = vec![
+            rank(0, [vec![message(true, 1, 0); 3], vec![world()]].concat()),
+            rank(1, inner.chain([message(false, 0, 0)]).collect()),
+            rank(2, vec![message(false, 1, 0); 4]),
+        ];
+        assert_eq!(verdict(ranks), unmatched(&[0]));
+        // The last stage has had enough: of the circles, some go through the two last ones alone.
+        let inner = (0..4).flat_map(|_| [message(false, 0, 0), message(true, 2, 0)]);
+        let ranks = vec![
+            rank(0, vec![message(true, 1, 0); 5]),
+            rank(1, inner.collect()),
+            rank(2, [vec![message(false, 1, 0); 3], vec![world()]].concat()),
+        ];
+        assert_eq!(verdict(ranks), unmatched(&[2]));
     }
 
     /// Builds a receiver and two senders that have had `steps` steps of several messages from each and then two collectives, and then
