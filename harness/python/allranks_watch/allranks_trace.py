@@ -539,8 +539,9 @@ class CallTrace:
             if key in used or key.split(".", 1)[1] in self.recorder.groups
         }
         call = current_call(inside, self.polled())
-        if call and call[0].get("text") == "rpc.shutdown" and handler_frame() is not None:
-            call = None  # it serves
+        handler = handler_thread() if call and call[0].get("text") == "rpc.shutdown" else None
+        if handler is not None:
+            call = inside.get(handler[0])  # it serves, and may wait for others there
         head["inside"] = call and {"entry": call[0], "since": call[1]}
         head["own"] = line and {"text": line[0], "at": line[1], "in": line[2]}
         head["finished"] = not self.ended and is_finished()
@@ -703,16 +704,16 @@ def caller(frame: FrameType | None, file: str, function: str) -> FrameType | Non
     return None
 
 
-def handler_frame() -> FrameType | None:
-    """Returns the innermost frame of a thread that runs the program's code for a call by RPC; None if there is none.
+def handler_thread() -> tuple[int, FrameType] | None:
+    """Returns a thread that runs the program's code for a call by RPC, with its innermost frame; None if there is none.
 
     Torch's own procedures, such as those of a shutdown, run on such threads too.
     """
-    for frame in current_frames().values():
+    for thread, frame in current_frames().items():
         own = own_frame(frame)
         is_called = caller(frame, "/torch/distributed/rpc/internal.py", "_run_function") is not None
         if is_called and own is not None and is_own(own):
-            return frame
+            return thread, frame
     return None
 
 
@@ -806,8 +807,8 @@ def current_line() -> Line:
     first = main_frame()
     handler = None
     if caller(first, "/torch/distributed/rpc/api.py", "shutdown") is not None:
-        handler = handler_frame()
-        first = handler or first
+        handler = handler_thread()
+        first = handler[1] if handler else first
     frame = awaited(first) or own_frame(first)
     if frame is None:
         return None
