@@ -34,9 +34,19 @@ fn count() -> Option<Value> {
         "sockets": names.iter().filter(|name| name.starts_with("socket:")).count(),
         "threads": living_threads()?,
         "shared_memory": maps.lines().filter(|line| line.contains("/dev/shm/")).count(),
-        "memory": field("VmRSS:")? * 1024,
+        "memory": own_memory(&field)? * 1024,
         "processes": children.split_whitespace().count(),
     }))
+}
+
+/// Returns the KiB that this process holds itself, in memory or swapped out, given the fields of its status. Pages of files come and
+/// go with what the kernel reads ahead; a kernel that does not tell them apart has `VmRSS` alone.
+fn own_memory(field: &dyn Fn(&str) -> Option<u64>) -> Option<u64> {
+    let part = |name: &str| field(name).unwrap_or(0);
+    match field("RssAnon:") {
+        Some(anonymous) => Some(anonymous + part("RssShmem:") + part("VmSwap:")),
+        None => field("VmRSS:"),
+    }
 }
 
 /// Returns the number of threads that do not end. One that was joined may be listed for a moment longer: a join returns when the
@@ -59,6 +69,20 @@ fn living_threads() -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pages_of_files_are_not_its_own() {
+        let all = |name: &str| match name {
+            "VmRSS:" => Some(900),
+            "RssAnon:" => Some(300),
+            "RssShmem:" => Some(20),
+            "VmSwap:" => Some(1),
+            _ => None,
+        };
+        assert_eq!(own_memory(&all), Some(321));
+        let plain = |name: &str| (name == "VmRSS:").then_some(900);
+        assert_eq!(own_memory(&plain), Some(900));
+    }
 
     #[test]
     fn an_open_socket_is_seen() {

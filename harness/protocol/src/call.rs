@@ -250,7 +250,7 @@ pub enum Call {
         code: i32,
     },
     /// Value: `{"files": n, "sockets": n, "threads": n, "shared_memory": n, "memory": bytes, "processes": n}` of this process, after collecting garbage:
-    /// open file descriptors, sockets among them, threads, mapped shared memory, resident bytes, child processes.
+    /// open file descriptors, sockets among them, threads, mapped shared memory, bytes of its own memory, child processes.
     Census,
     /// Value: `{"rank": r, "size": n, "backend": name}` of a group as the library tells them; rank -1 for non-members.
     WhoAmI {

@@ -9,7 +9,8 @@ def take_census() -> dict[str, int]:
 
     Returns:
         ``files`` (open descriptors), ``sockets`` (those among them), ``threads``, ``shared_memory`` (mappings of
-        ``/dev/shm``), ``memory`` (resident bytes) and ``processes`` (children). Empty where there is no /proc.
+        ``/dev/shm``), ``memory`` (bytes of its own, without pages of files) and ``processes`` (children). Empty where
+        there is no /proc.
     """
     gc.collect()
     try:
@@ -28,9 +29,19 @@ def take_census() -> dict[str, int]:
         "sockets": sum(name.startswith("socket:") for name in files),
         "threads": threads,
         "shared_memory": shared,
-        "memory": int(fields["VmRSS"].split()[0]) * 1024,
+        "memory": _own_memory(fields),
         "processes": processes,
     }
+
+
+def _own_memory(status: dict[str, str]) -> int:
+    """Returns the bytes that this process holds itself, in memory or swapped out.
+
+    Pages of files come and go with what the kernel reads ahead. A kernel that does not tell them apart has ``VmRSS`` alone.
+    """
+    own = [name for name in ("RssAnon", "RssShmem", "VmSwap") if name in status]
+    names = own if "RssAnon" in own else ["VmRSS"]
+    return sum(int(status[name].split()[0]) for name in names) * 1024
 
 
 def _open_files() -> list[str]:
