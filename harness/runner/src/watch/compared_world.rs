@@ -239,7 +239,7 @@ impl ComparedWorld {
         if call_trace.finished && inside.is_none() {
             let what =
                 "no code of its own: its main thread has ended, and other threads keep the process";
-            return Some(Some((own(what, ""), silence)));
+            return Some(Some((own(what, ""), call_trace.since_last_call())));
         }
         let event = match inside {
             Some(inside) => match self.event(&inside.entry, call_trace, process, hosts)? {
