@@ -6,16 +6,16 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
 
 /// Parts of a core, each enough for a trial that waits.
-const PARTS: usize = 4;
+const PARTS: usize = 6;
 
 /// How much of the machine a trial keeps busy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Load {
     /// Little: its processes start, and wait for each other.
     Waits,
-    /// Half a core: torch is imported, mostly once.
+    /// A third of a core: torch is imported, mostly once.
     Imports,
-    /// A core: several processes import torch, or compute.
+    /// Two thirds of a core: several processes import torch, or compute, and then wait.
     Computes,
 }
 
@@ -23,8 +23,8 @@ impl Load {
     fn parts(self) -> usize {
         match self {
             Self::Waits => 1,
-            Self::Imports => PARTS / 2,
-            Self::Computes => PARTS,
+            Self::Imports => PARTS / 3,
+            Self::Computes => PARTS * 2 / 3,
         }
     }
 }
