@@ -37,7 +37,8 @@ def take_census() -> dict[str, int]:
 def _own_memory(status: dict[str, str]) -> int:
     """Returns the bytes that this process holds itself, in memory or swapped out.
 
-    Pages of files come and go with what the kernel reads ahead. A kernel that does not tell them apart has ``VmRSS`` alone.
+    Pages of files come and go with what the kernel reads ahead. A kernel that does not tell them apart has
+    ``VmRSS`` alone.
     """
     own = [name for name in ("RssAnon", "RssShmem", "VmSwap") if name in status]
     names = own if "RssAnon" in own else ["VmRSS"]
