@@ -316,7 +316,8 @@ fn blamed_for_circle(
         if blamed.len() < ranks.len() {
             summary += &format!("; all circles go through {}", named(&blamed));
         }
-        if blamed.len() > 1 && cycle::may_go_on(evidence, ranks) {
+        let may_wait = |rank: &Rank| !is_sure(evidence, *rank);
+        if (blamed.len() > 1 || blamed.iter().any(may_wait)) && cycle::may_go_on(evidence, ranks) {
             blamed.clear();
             summary += "; nothing tells which of them should not be where it is";
         }

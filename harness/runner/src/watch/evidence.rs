@@ -8,6 +8,7 @@ use super::file_locks;
 use super::hosts::Hosts;
 use super::job::RankProcess;
 use super::reach::Reach;
+use super::shared_memory;
 use allranks_diagnose::{
     Collective, EventKind, ForeignListener, HangEvidence, Rendezvous, TraceEvent,
 };
@@ -27,6 +28,7 @@ pub fn evidence(
     let mut evidence = evidence_of_ranks(ranks, hosts, still, is_whole)?;
     evidence.foreign_listeners = foreign_listeners(is_ours, &evidence);
     file_locks::note_waits(&mut evidence, ranks);
+    shared_memory::note_waits(&mut evidence, ranks);
     Some(evidence)
 }
 

@@ -31,6 +31,8 @@
 //! | `member` | what one watch of a job on several nodes tells the others of itself |
 //! | `lone_worlds` | finds processes that were started as one world and are each alone |
 //! | `idle_launcher` | finds a launcher that waits for other nodes |
+//! | `file_locks` | finds ranks that wait for the lock of a file |
+//! | `shared_memory` | finds ranks that may wait for what another one writes into shared memory |
 //! | `kernel_wait` | what a process waits for, by where it sleeps in the kernel |
 //! | `attach` | looks at a job that was not started by this program |
 //!
@@ -62,6 +64,7 @@ mod record;
 mod recorder;
 mod script;
 mod shared_job;
+mod shared_memory;
 mod sub_world;
 mod subreaper;
 #[cfg(test)]
