@@ -123,8 +123,8 @@ class Recorder:
 
     def __init__(self) -> None:
         """Starts without a function: torch may not be there yet."""
-        self.function: Any = None
-        self.is_known = False
+        #: The functions that give a record as JSON, by name, of those recorders that have one.
+        self.functions: dict[str, Any] = {}
         #: The counts as they are, since when they are, and those of the record that was written last.
         self.status: str | None = None
         self.since = 0.0
@@ -133,40 +133,59 @@ class Recorder:
         #: Names of the groups that are in the counts.
         self.groups: set[str] = set()
 
-    def find(self) -> Any:
-        """Returns the function that gives the record as JSON; None as long as nothing records."""
+    def find(self) -> list[Any]:
+        """Returns the functions that give a record as JSON; none as long as nothing records."""
         library = sys.modules.get("torch._C._distributed_c10d")
         c10d = sys.modules.get("torch.distributed.distributed_c10d")
         if library is None or c10d is None or c10d._world.default_pg is None:
-            return self.function
-        if not self.is_known:
-            # NCCL keeps a recorder of its own; the other backends share one.
-            names = ["_dump_fr_trace_json"]
-            # A world that names no backend is `undefined` in `pg_map`; the other table tells what it consists of.
-            kinds = [kind for kind, _ in c10d._world.pg_map.values()]
-            kinds += getattr(c10d._world, "pg_backend_config", {}).values()
-            if any("nccl" in str(kind).lower() for kind in kinds):
-                names.insert(0, "_dump_nccl_trace_json")
-            functions = [getattr(library, name, None) for name in names]
-            for function in functions:
-                if function is not None and self.counts(function):
-                    self.function, self.is_known = function, True
-                    break
-        return self.function
+            return list(self.functions.values())
+        # NCCL keeps a recorder of its own; the other backends share one. Either may begin after the other.
+        names = ["_dump_fr_trace_json"]
+        # A world that names no backend is `undefined` in `pg_map`; the other table tells what it consists of.
+        kinds = [kind for kind, _ in c10d._world.pg_map.values()]
+        kinds += getattr(c10d._world, "pg_backend_config", {}).values()
+        if any("nccl" in str(kind).lower() for kind in kinds):
+            names.insert(0, "_dump_nccl_trace_json")
+        found = dict(self.functions)
+        for name in names:
+            function = getattr(library, name, None)
+            if name not in found and function is not None and self.counts([function]):
+                found[name] = function
+        # That of a device first: its groups are those that matter.
+        self.functions = dict(sorted(found.items(), reverse=True))
+        return list(self.functions.values())
 
     @staticmethod
-    def counts(function: Any) -> dict[str, Any]:
-        """Returns the counts of each group, by the library's number for it; empty if there is no record."""
-        text = function(False, False)
-        return (json.loads(text) if text else {}).get("pg_status") or {}
+    def counts(functions: list[Any]) -> dict[str, Any]:
+        """Returns the counts of each group, by recorder and its number for the group; empty if there is no record."""
+        all_counts: dict[str, Any] = {}
+        for place, function in enumerate(functions):
+            text = function(False, False)
+            counts = (json.loads(text) if text else {}).get("pg_status") or {}
+            all_counts |= {f"{place}.{group}": one for group, one in counts.items()}
+        return all_counts
+
+    @staticmethod
+    def record(functions: list[Any]) -> str:
+        """Returns the whole record as JSON; of a group that several recorders have, what the first of them has."""
+        texts = [function(True, False) for function in functions]
+        texts = [text.decode() if isinstance(text, bytes) else text for text in texts]
+        if len(texts) == 1:
+            return texts[0]
+        whole, *others = [json.loads(text) for text in texts]
+        entries = whole.setdefault("entries", [])
+        for other in others:
+            known = {entry["process_group"][0] for entry in entries}
+            entries += [entry for entry in other.get("entries", []) if entry["process_group"][0] not in known]
+        return json.dumps(whole)
 
     def look(self, trace: CallTrace) -> str | None:
         """Looks at the counts; writes the record when they have not changed for a while. Returns what has changed."""
         try:
-            function = self.find()
-            if function is None:
+            functions = self.find()
+            if not functions:
                 return None
-            status = json.dumps(self.counts(function), sort_keys=True)
+            status = json.dumps(self.counts(functions), sort_keys=True)
             now = time.monotonic()
             if status != self.status:
                 self.status, self.since = status, now
@@ -178,16 +197,16 @@ class Recorder:
 
     def dump(self, trace: CallTrace) -> None:
         """Writes the whole record."""
-        function = self.function
-        if function is None:
+        functions = list(self.functions.values())
+        if not functions:
             return
         try:
             before = time.monotonic()
-            status = json.dumps(self.counts(function), sort_keys=True)
-            text = function(True, False)
+            status = json.dumps(self.counts(functions), sort_keys=True)
+            text = self.record(functions)
             path = f"{trace.path()}.recorder"
-            with open(f"{path}.new", "wb") as file:
-                file.write(text.encode() if isinstance(text, str) else text)
+            with open(f"{path}.new", "w", encoding="utf-8") as file:
+                file.write(text)
             os.replace(f"{path}.new", path)
             self.status = self.dumped = status
             self.name_groups(trace)
@@ -209,7 +228,7 @@ class Recorder:
 
     def head(self) -> dict[str, Any] | None:
         """Returns what the trace's file says of the record: the counts now, and those of the record that is written."""
-        if self.function is None or self.status is None:
+        if not self.functions or self.status is None:
             return None
         return {"status": json.loads(self.status), "dumped": json.loads(self.dumped) if self.dumped else None}
 
