@@ -49,8 +49,8 @@ mod waiting;
 
 pub use errors::{ErrorCause, error_cause};
 pub use evidence::{
-    Collective, EventKind, ForeignListener, GROUPS_OF_CALLER, HangEvidence, Message, Process,
-    RankState, RankWait, Remaining, Rendezvous, SeenCall, TraceEvent, list,
+    A_CALL, Collective, EventKind, ForeignListener, GROUPS_OF_CALLER, HangEvidence, Message,
+    Process, RankState, RankWait, Remaining, Rendezvous, SeenCall, TraceEvent, list,
 };
 
 pub use rendezvous::unreachable;
@@ -78,6 +78,7 @@ pub fn diagnose(evidence: &HangEvidence) -> Diagnosis {
         rendezvous,
         waiting::lost(evidence),
         counter::miscounted(evidence),
+        waiting::stopped(evidence),
     ];
     let verdict = in_order.into_iter().flatten().next();
     let verdict = verdict.or_else(|| recorded::under_way(evidence));

@@ -639,6 +639,43 @@ fn a_rank_that_is_gone_does_not_carry_out_what_it_has_issued() {
 }
 
 #[test]
+fn a_rank_that_waits_for_an_earlier_collective_has_not_left_the_later_one() {
+    let all = |count: usize| vec![collective("all_reduce", 2); count];
+    let inside_second = |number| RankState {
+        done: all(1),
+        ..inside(rank(number), collective("all_reduce", 2))
+    };
+    // Its device is still in the first one; the second has been issued.
+    let behind = RankState {
+        done: all(2),
+        ..inside(rank(1), event(EventKind::Await(WORLD.into(), 0)))
+    };
+    let evidence = job(vec![inside_second(0), behind]);
+    assert_eq!(verdict(&evidence), (HangKind::Unknown, vec![]));
+    let left = RankState {
+        done: all(2),
+        ..inside(rank(1), event(EventKind::Own("its own code".into())))
+    };
+    let evidence = job(vec![inside_second(0), left]);
+    assert_eq!(verdict(&evidence), (HangKind::StuckInCall, vec![0]));
+}
+
+#[test]
+fn a_stopped_rank_is_named_if_all_others_are_in_calls_that_are_not_known() {
+    let in_call = |number| inside(rank(number), event(EventKind::Own(A_CALL.into())));
+    let stopped = || RankState {
+        process: Process::Stopped,
+        ..inside(rank(1), event(EventKind::Own("its own code".into())))
+    };
+    let evidence = job(vec![in_call(0), stopped(), in_call(2)]);
+    assert_eq!(verdict(&evidence), (HangKind::PeerStopped, vec![1]));
+    assert_eq!(diagnose(&evidence).confidence, Confidence::Likely);
+    let busy = inside(rank(2), event(EventKind::Own("its own code".into())));
+    let evidence = job(vec![in_call(0), stopped(), busy]);
+    assert_eq!(verdict(&evidence), (HangKind::Unknown, vec![]));
+}
+
+#[test]
 fn a_rank_still_making_a_group_that_is_refused_to_its_members_is_bound_like_them() {
     let making = |number| {
         inside(

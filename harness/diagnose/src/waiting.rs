@@ -10,7 +10,8 @@ use super::common_rank::{self, WaitsFor};
 use super::cycle;
 use super::errors::{ErrorCause, error_cause};
 use super::evidence::{
-    EventKind, HangEvidence, Message, Process, RankState, RankWait, TraceEvent, first_line, named,
+    A_CALL, EventKind, HangEvidence, Message, Process, RankState, RankWait, TraceEvent, first_line,
+    named,
 };
 use super::groups::groups;
 use super::keys;
@@ -145,6 +146,36 @@ pub fn lost(evidence: &HangEvidence) -> Option<Diagnosis> {
     let mut ends = Ends::default();
     for state in &evidence.ranks {
         ends.note(state);
+    }
+    let verdict = ends.verdict(evidence, &WaitsFor::new())?;
+    Some(Diagnosis {
+        confidence: Confidence::Likely,
+        ..verdict
+    })
+}
+
+/// Finds ranks that are stopped while all others are in calls of torch.distributed, of which not all may be known. Likely at most.
+#[must_use]
+pub fn stopped(evidence: &HangEvidence) -> Option<Diagnosis> {
+    let is_stopped = |state: &RankState| state.process == Process::Stopped;
+    let is_in_call = |state: &RankState| {
+        state.is_there()
+            && state.now().is_some_and(|what| match what {
+                EventKind::Own(text) => text == A_CALL,
+                _ => true,
+            })
+    };
+    let mut ranks = evidence.ranks.iter();
+    let (mut ends, mut others) = (Ends::default(), 0);
+    for state in ranks.by_ref() {
+        match is_stopped(state) {
+            true => ends.note(state),
+            false if is_in_call(state) => others += 1,
+            false => return None,
+        }
+    }
+    if others == 0 {
+        return None;
     }
     let verdict = ends.verdict(evidence, &WaitsFor::new())?;
     Some(Diagnosis {
@@ -560,8 +591,13 @@ impl<'a> Waits<'a> {
         let number = self.entered(state.rank, &one.group);
         let find = || {
             self.evidence.ranks.iter().any(|other| {
-                let is_inside = matches!(other.now(), Some(EventKind::Collective(theirs)) if theirs.group == one.group);
-                let left = self.entered(other.rank, &one.group) - usize::from(is_inside);
+                let entered = self.entered(other.rank, &one.group);
+                // One that waits for an earlier collective has only issued what comes after it.
+                let left = match other.now() {
+                    Some(EventKind::Collective(theirs)) if theirs.group == one.group => entered - 1,
+                    Some(EventKind::Await(group, nth)) if *group == one.group => entered.min(*nth),
+                    _ => entered,
+                };
                 left >= number && one.members.contains(&other.rank)
             })
         };

@@ -11,8 +11,8 @@ use super::hosts::Hosts;
 use super::job::RankProcess;
 use super::sub_world::SubWorld;
 use allranks_diagnose::{
-    Collective, EventKind, GROUPS_OF_CALLER, Message, Process, RankState, RankWait, Remaining,
-    Rendezvous, TraceEvent, list,
+    A_CALL, Collective, EventKind, GROUPS_OF_CALLER, Message, Process, RankState, RankWait,
+    Remaining, Rendezvous, TraceEvent, list,
 };
 use allranks_host::Activity;
 use allranks_model::names::Rank;
@@ -244,7 +244,7 @@ impl ComparedWorld {
         let event = match inside {
             Some(inside) => match self.event(&inside.entry, call_trace, process, hosts)? {
                 Some(event) => Some((event, inside.lasts())),
-                None => Some((own("a call of torch.distributed", ""), inside.lasts())),
+                None => Some((own(A_CALL, ""), inside.lasts())),
             },
             None => own_line(call_trace),
         };
