@@ -9,9 +9,6 @@ use super::call_trace::{Call, CallTrace, Entry, Inside};
 use super::record::{CLOCK, Record, RecordEntry};
 use allranks_model::flight_recorder::RecordedOp;
 
-/// The record's name for the entry that ends with the last op of a batch. Those of the batch's ops never end.
-const BATCH: &str = "coalesced";
-
 impl Record {
     /// Returns the messages under way, in the order in which they were issued. Empty as well if no message has ended:
     /// then it is unknown whether this backend records ends at all.
@@ -21,7 +18,7 @@ impl Record {
             (group, entry.p2p_seq_id)
         };
         let ended: BTreeSet<(String, u64)> = (self.entries.iter())
-            .filter(|entry| entry.retired && entry.op().starts_with(BATCH))
+            .filter(|entry| entry.retired && entry.is_batch())
             .map(batch)
             .collect();
         let has_ended = |entry: &RecordEntry| entry.retired || ended.contains(&batch(entry));
@@ -30,14 +27,6 @@ impl Record {
             true => messages().filter(|entry| !has_ended(entry)).collect(),
             false => Vec::new(),
         }
-    }
-}
-
-impl RecordEntry {
-    /// The op without the backend: `recv 1<-0`.
-    fn op(&self) -> &str {
-        let name = &self.profiling_name;
-        name.split_once(':').map_or(name, |(_, op)| op)
     }
 }
 
@@ -70,17 +59,47 @@ pub fn under_way(call_trace: &CallTrace) -> Vec<RecordedOp> {
 pub fn awaited(call_trace: &CallTrace) -> Option<Inside> {
     let own = call_trace.own.as_ref().filter(|own| own.kind == "torch")?;
     let first = *call_trace.record.as_ref()?.messages_under_way().first()?;
-    let time = first.time_created_ns as f64 / 1e9;
+    let mut inside = wait_for(first, call_trace)?;
+    inside.entry.at.clone_from(&own.at);
+    Some(inside)
+}
+
+/// Returns the first message under way of a batch in a group, if it was issued before this time: the device carries out a group's
+/// batches and collectives in their order. `key` is the group's in the call trace; `time` is in seconds since 1970.
+#[must_use]
+pub fn before(call_trace: &CallTrace, key: &str, time: f64) -> Option<Inside> {
+    let record = call_trace.record.as_ref()?;
+    let group = key.split_once('.').map(|(_, name)| name);
+    let of_group = |entry: &RecordEntry| entry.process_group.first().map(String::as_str) == group;
+    let is_batched = |entry: &RecordEntry| {
+        let mut batches = record.entries.iter().filter(|one| one.is_batch());
+        batches.any(|one| of_group(one) && one.p2p_seq_id == entry.p2p_seq_id)
+    };
+    let messages = record.messages_under_way();
+    let mut earlier = messages.into_iter().filter(|entry| {
+        of_group(entry) && (entry.time_created_ns as f64) / 1e9 < time && is_batched(entry)
+    });
+    let mut inside = wait_for(earlier.next()?, call_trace)?;
+    if let Some(own) = &call_trace.own {
+        inside.entry.at.clone_from(&own.at);
+    }
+    Some(inside)
+}
+
+/// Returns the wait for a message, by the call that issued it; none if the call trace does not have that call.
+fn wait_for(message: &RecordEntry, call_trace: &CallTrace) -> Option<Inside> {
+    let time = message.time_created_ns as f64 / 1e9;
+    let is_send = message.op().starts_with("send");
     let issued_it = |entry: &&Entry| {
-        let is_message = matches!(&entry.call, Call::Message { group, .. }
-            if group.split_once('.').map(|(_, name)| name) == first.process_group.first().map(String::as_str));
+        let is_message = matches!(&entry.call, Call::Message { group, sends, .. }
+            if *sends == is_send
+                && group.split_once('.').map(|(_, name)| name) == message.process_group.first().map(String::as_str));
         let began = entry.t.is_some_and(|t| t <= time + CLOCK);
         is_message && began && entry.end.is_none_or(|end| end >= time - CLOCK)
     };
     let call = call_trace.entries.iter().rev().find(issued_it)?;
     Some(Inside {
         entry: Entry {
-            at: own.at.clone(),
             waits: true,
             ..call.clone()
         },
@@ -99,7 +118,7 @@ mod tests {
         json!({
             "collective_seq_id": 0, "p2p_seq_id": number, "retired": retired,
             "profiling_name": format!("nccl:{name}"), "process_group": ["0", "default_pg"],
-            "is_p2p": name != BATCH, "state": "scheduled", "time_created_ns": number * 1_000_000_000 + 500_000_000,
+            "is_p2p": name != "coalesced", "state": "scheduled", "time_created_ns": number * 1_000_000_000 + 500_000_000,
         })
     }
 
@@ -118,7 +137,7 @@ mod tests {
             .flat_map(|(number, (name, ended))| {
                 [
                     recorded(name, number, false),
-                    recorded(BATCH, number, *ended),
+                    recorded("coalesced", number, *ended),
                 ]
             })
             .collect();
@@ -162,7 +181,7 @@ mod tests {
         let entries = [
             recorded("recv 1<-0", 1, false),
             recorded("send 1->2", 1, false),
-            recorded(BATCH, 1, true),
+            recorded("coalesced", 1, true),
             recorded("send 1->2", 2, false),
         ];
         let record: Record = serde_json::from_value(json!({"entries": entries})).unwrap();
@@ -170,6 +189,24 @@ mod tests {
             .map(|entry| entry.p2p_seq_id)
             .collect();
         assert_eq!(numbers, [2]);
+    }
+
+    #[test]
+    fn what_is_issued_after_a_batch_waits_for_it_wherever_the_host_is() {
+        let messages = [("recv 1<-0", true), ("recv 1<-0", false)];
+        let call_trace = trace(&messages, "");
+        let at = |key, time| before(&call_trace, key, time).map(|inside| inside.entry.id);
+        assert_eq!(at("1.0", 2.9), Some(2));
+        assert_eq!(at("1.0", 2.4), None);
+        assert_eq!(at("1.7", 2.9), None);
+        // A message by itself has a stream of its own.
+        let mut alone = call_trace.clone();
+        let mut record = (**alone.record.as_ref().unwrap()).clone();
+        record
+            .entries
+            .retain(|entry| !(entry.is_batch() && entry.p2p_seq_id == 2));
+        alone.record = Some(Arc::new(record));
+        assert!(before(&alone, "1.0", 2.9).is_none());
     }
 
     #[test]

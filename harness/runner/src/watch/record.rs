@@ -1,5 +1,6 @@
 //! Reads the file that torch's flight recorder has written for a process.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
@@ -42,7 +43,38 @@ pub(super) struct RecordEntry {
     pub(super) time_created_ns: u64,
 }
 
+/// The record's name for the entry that stands for all ops of a batch, after those.
+const BATCH: &str = "coalesced";
+
+impl RecordEntry {
+    /// Returns the op without the backend: `recv 1<-0`.
+    pub(super) fn op(&self) -> &str {
+        let name = &self.profiling_name;
+        name.split_once(':').map_or(name, |(_, op)| op)
+    }
+
+    /// Returns true if it stands for a batch.
+    pub(super) fn is_batch(&self) -> bool {
+        self.op().starts_with(BATCH)
+    }
+}
+
 impl Record {
+    /// Returns the entries of collectives, in order. What stands for a batch of messages is left out: it has the number of the
+    /// collective before it.
+    pub(super) fn collectives(&self) -> impl Iterator<Item = &RecordEntry> {
+        let mut of_messages: BTreeMap<&str, bool> = BTreeMap::new();
+        self.entries.iter().filter(move |entry| {
+            let group = entry.process_group.first().map_or("", String::as_str);
+            let after_message = of_messages.entry(group).or_default();
+            if entry.is_batch() {
+                return !entry.is_p2p && !*after_message;
+            }
+            *after_message = entry.is_p2p;
+            !entry.is_p2p
+        })
+    }
+
     /// Reads the record that a process has written beside its call trace; none if there is none.
     #[must_use]
     pub fn read(folder: &Path, pid: u32) -> Option<Self> {
@@ -58,5 +90,40 @@ impl Record {
             entry.time_created_ns = time.max(0.0) as u64;
         }
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_batch_of_messages_is_no_part_of_the_collective_before_it() {
+        let entry = |name: &str, group: &str, is_p2p: bool| {
+            json!({
+                "collective_seq_id": 1, "profiling_name": format!("nccl:{name}"), "process_group": [group, ""],
+                "is_p2p": is_p2p, "time_created_ns": 1,
+            })
+        };
+        let entries = [
+            entry("all_reduce", "0", false),
+            entry("all_reduce", "1", false),
+            entry("recv 1<-0", "0", true),
+            entry("coalesced", "1", false),
+            entry("coalesced", "0", false),
+            entry("broadcast", "0", false),
+        ];
+        let record: Record = serde_json::from_value(json!({ "entries": entries })).unwrap();
+        let ops: Vec<(&str, &str)> = (record.collectives())
+            .map(|entry| (entry.process_group[0].as_str(), entry.op()))
+            .collect();
+        let expected = [
+            ("0", "all_reduce"),
+            ("1", "all_reduce"),
+            ("1", "coalesced"),
+            ("0", "broadcast"),
+        ];
+        assert_eq!(ops, expected);
     }
 }

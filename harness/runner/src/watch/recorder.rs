@@ -46,7 +46,7 @@ impl Record {
             .filter_map(|entry| Some((entry.t?, entry.epoch)))
             .collect();
         let mut groups: BTreeMap<String, BTreeMap<u64, Issued>> = BTreeMap::new();
-        for entry in self.entries.iter().filter(|entry| !entry.is_p2p) {
+        for entry in self.collectives() {
             let time = entry.time_created_ns as f64 / 1e9;
             let begun = inits.iter().rev().find(|(from, _)| *from <= time + CLOCK);
             let (Some(name), Some((_, epoch))) = (entry.process_group.first(), begun) else {
@@ -271,7 +271,9 @@ pub fn merge(call_trace: &CallTrace, distrusted: &BTreeSet<String>) -> CallTrace
         let traced = traced_in(call_trace, key);
         for one in ops {
             id += 1;
-            let entry = entry_of(one, id, ops, caller_of(one, &traced));
+            let mut entry = entry_of(one, id, ops, caller_of(one, &traced));
+            // The device has not come to what was issued after a message that is under way.
+            entry.is_issued = device_messages::before(call_trace, key, one.time).is_none();
             if tells_ends && !one.is_over {
                 under_way.push((one, entry.clone()));
             }
@@ -451,6 +453,9 @@ fn inside(
     let Some((one, entry)) = first(None, 0.0) else {
         return device_messages::awaited(call_trace);
     };
+    if let Some(message) = device_messages::before(call_trace, &one.key, one.time) {
+        return Some(message);
+    }
     // A device's collective is under way whatever the host does; a collective on the host is waited for in torch's own
     // code.
     if one.on_host && !matches!(kind, "torch" | "backward") {
