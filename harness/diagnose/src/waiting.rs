@@ -143,10 +143,16 @@ pub fn lost(evidence: &HangEvidence) -> Option<Diagnosis> {
     if evidence.ranks.iter().any(is_known) || !evidence.ranks.iter().any(RankState::is_there) {
         return None;
     }
+    likely_end(evidence, evidence.ranks.iter())
+}
+
+/// Returns the verdict on the gravest state that some ranks are in, whichever ranks wait for them; it is likely.
+fn likely_end<'a>(
+    evidence: &HangEvidence,
+    ranks: impl Iterator<Item = &'a RankState>,
+) -> Option<Diagnosis> {
     let mut ends = Ends::default();
-    for state in &evidence.ranks {
-        ends.note(state);
-    }
+    ranks.for_each(|state| ends.note(state));
     let verdict = ends.verdict(evidence, &WaitsFor::new())?;
     Some(Diagnosis {
         confidence: Confidence::Likely,
@@ -165,23 +171,12 @@ pub fn stopped(evidence: &HangEvidence) -> Option<Diagnosis> {
                 _ => true,
             })
     };
-    let mut ranks = evidence.ranks.iter();
-    let (mut ends, mut others) = (Ends::default(), 0);
-    for state in ranks.by_ref() {
-        match is_stopped(state) {
-            true => ends.note(state),
-            false if is_in_call(state) => others += 1,
-            false => return None,
-        }
-    }
-    if others == 0 {
+    let (stopped, others): (Vec<&RankState>, Vec<&RankState>) =
+        evidence.ranks.iter().partition(|state| is_stopped(state));
+    if others.is_empty() || !others.into_iter().all(is_in_call) {
         return None;
     }
-    let verdict = ends.verdict(evidence, &WaitsFor::new())?;
-    Some(Diagnosis {
-        confidence: Confidence::Likely,
-        ..verdict
-    })
+    likely_end(evidence, stopped.into_iter())
 }
 
 /// Where chains of waiting ranks end.

@@ -115,6 +115,8 @@ class Recorder:
     full, to ``PID.json.recorder`` only once nothing has been issued and nothing has ended for a while.
     """
 
+    #: NCCL keeps a recorder of its own, which counts where both have a group; the other backends share one.
+    RECORDERS = ("_dump_nccl_trace_json", "_dump_fr_trace_json")
     #: Seconds without a change after which the record is written; how many times as long as writing took lies between
     #: one time and the next, and the most seconds that may.
     STILL = 0.7
@@ -138,22 +140,23 @@ class Recorder:
         library = sys.modules.get("torch._C._distributed_c10d")
         c10d = sys.modules.get("torch.distributed.distributed_c10d")
         if library is None or c10d is None or c10d._world.default_pg is None:
-            return list(self.functions.values())
-        # NCCL keeps a recorder of its own; the other backends share one. Either may begin after the other.
+            return self.known()
+        # Either recorder may begin after the other.
         names = ["_dump_fr_trace_json"]
         # A world that names no backend is `undefined` in `pg_map`; the other table tells what it consists of.
         kinds = [kind for kind, _ in c10d._world.pg_map.values()]
         kinds += getattr(c10d._world, "pg_backend_config", {}).values()
         if any("nccl" in str(kind).lower() for kind in kinds):
-            names.insert(0, "_dump_nccl_trace_json")
-        found = dict(self.functions)
+            names.append("_dump_nccl_trace_json")
         for name in names:
             function = getattr(library, name, None)
-            if name not in found and function is not None and self.counts([function]):
-                found[name] = function
-        # That of a device first: its groups are those that matter.
-        self.functions = dict(sorted(found.items(), reverse=True))
-        return list(self.functions.values())
+            if name not in self.functions and function is not None and self.counts([function]):
+                self.functions[name] = function
+        return self.known()
+
+    def known(self) -> list[Any]:
+        """Returns the functions of those recorders that have a record, in the order of `RECORDERS`."""
+        return [self.functions[name] for name in self.RECORDERS if name in self.functions]
 
     @staticmethod
     def counts(functions: list[Any]) -> dict[str, Any]:
@@ -197,7 +200,7 @@ class Recorder:
 
     def dump(self, trace: CallTrace) -> None:
         """Writes the whole record."""
-        functions = list(self.functions.values())
+        functions = self.known()
         if not functions:
             return
         try:

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_as_many_messages_speaks_for_the_rank_that_waits() {
+    fn a_rank_that_expects_as_many_messages_speaks_for_the_one_that_waits() {
         // A pipeline: each passes on what it gets. The first stage has had enough after some.
         let inner = (0..3).flat_map(|_| [message(false, 0, 0), message(true, 2, 0)]);
         let ranks = vec![

@@ -13,10 +13,7 @@ impl Record {
     /// Returns the messages under way, in the order in which they were issued. Empty as well if no message has ended:
     /// then it is unknown whether this backend records ends at all.
     fn messages_under_way(&self) -> Vec<&RecordEntry> {
-        let batch = |entry: &RecordEntry| {
-            let group = entry.process_group.first().cloned().unwrap_or_default();
-            (group, entry.p2p_seq_id)
-        };
+        let batch = |entry: &RecordEntry| (entry.group().to_owned(), entry.p2p_seq_id);
         let ended: BTreeSet<(String, u64)> = (self.entries.iter())
             .filter(|entry| entry.retired && entry.is_batch())
             .map(batch)
@@ -64,22 +61,20 @@ pub fn awaited(call_trace: &CallTrace) -> Option<Inside> {
     Some(inside)
 }
 
-/// Returns the first message under way of a batch in a group, if it was issued before this time: the device carries out a group's
-/// batches and collectives in their order. `key` is the group's in the call trace; `time` is in seconds since 1970.
+/// Returns the wait for the first message under way of a batch in a group, since when it was issued: the device carries out a group's
+/// batches and collectives in their order, and has come to none that was issued later. `key` is the group's in the call trace.
 #[must_use]
-pub fn before(call_trace: &CallTrace, key: &str, time: f64) -> Option<Inside> {
+pub fn first_of_batches(call_trace: &CallTrace, key: &str) -> Option<Inside> {
     let record = call_trace.record.as_ref()?;
-    let group = key.split_once('.').map(|(_, name)| name);
-    let of_group = |entry: &RecordEntry| entry.process_group.first().map(String::as_str) == group;
-    let is_batched = |entry: &RecordEntry| {
-        let mut batches = record.entries.iter().filter(|one| one.is_batch());
-        batches.any(|one| of_group(one) && one.p2p_seq_id == entry.p2p_seq_id)
-    };
-    let messages = record.messages_under_way();
-    let mut earlier = messages.into_iter().filter(|entry| {
-        of_group(entry) && (entry.time_created_ns as f64) / 1e9 < time && is_batched(entry)
-    });
-    let mut inside = wait_for(earlier.next()?, call_trace)?;
+    let (_, group) = key.split_once('.')?;
+    let batches: BTreeSet<u64> = (record.entries.iter())
+        .filter(|entry| entry.is_batch() && entry.group() == group)
+        .map(|entry| entry.p2p_seq_id)
+        .collect();
+    let mut messages = record.messages_under_way().into_iter();
+    let first =
+        messages.find(|entry| entry.group() == group && batches.contains(&entry.p2p_seq_id))?;
+    let mut inside = wait_for(first, call_trace)?;
     if let Some(own) = &call_trace.own {
         inside.entry.at.clone_from(&own.at);
     }
@@ -88,12 +83,12 @@ pub fn before(call_trace: &CallTrace, key: &str, time: f64) -> Option<Inside> {
 
 /// Returns the wait for a message, by the call that issued it; none if the call trace does not have that call.
 fn wait_for(message: &RecordEntry, call_trace: &CallTrace) -> Option<Inside> {
-    let time = message.time_created_ns as f64 / 1e9;
+    let time = message.time();
     let is_send = message.op().starts_with("send");
     let issued_it = |entry: &&Entry| {
         let is_message = matches!(&entry.call, Call::Message { group, sends, .. }
             if *sends == is_send
-                && group.split_once('.').map(|(_, name)| name) == message.process_group.first().map(String::as_str));
+                && group.split_once('.').is_some_and(|(_, name)| name == message.group()));
         let began = entry.t.is_some_and(|t| t <= time + CLOCK);
         is_message && began && entry.end.is_none_or(|end| end >= time - CLOCK)
     };
@@ -195,10 +190,10 @@ mod tests {
     fn what_is_issued_after_a_batch_waits_for_it_wherever_the_host_is() {
         let messages = [("recv 1<-0", true), ("recv 1<-0", false)];
         let call_trace = trace(&messages, "");
-        let at = |key, time| before(&call_trace, key, time).map(|inside| inside.entry.id);
-        assert_eq!(at("1.0", 2.9), Some(2));
-        assert_eq!(at("1.0", 2.4), None);
-        assert_eq!(at("1.7", 2.9), None);
+        let first = |key| first_of_batches(&call_trace, key);
+        let of_world = first("1.0").map(|inside| (inside.entry.id, inside.since));
+        assert_eq!(of_world, Some((2, 2.5)));
+        assert!(first("1.7").is_none());
         // A message by itself has a stream of its own.
         let mut alone = call_trace.clone();
         let mut record = (**alone.record.as_ref().unwrap()).clone();
@@ -206,7 +201,7 @@ mod tests {
             .entries
             .retain(|entry| !(entry.is_batch() && entry.p2p_seq_id == 2));
         alone.record = Some(Arc::new(record));
-        assert!(before(&alone, "1.0", 2.9).is_none());
+        assert!(first_of_batches(&alone, "1.0").is_none());
     }
 
     #[test]

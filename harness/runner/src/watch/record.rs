@@ -53,6 +53,16 @@ impl RecordEntry {
         name.split_once(':').map_or(name, |(_, op)| op)
     }
 
+    /// Returns the library's name of its group; empty if the record has none.
+    pub(super) fn group(&self) -> &str {
+        self.process_group.first().map_or("", String::as_str)
+    }
+
+    /// Returns when it was issued, in seconds since 1970.
+    pub(super) fn time(&self) -> f64 {
+        self.time_created_ns as f64 / 1e9
+    }
+
     /// Returns true if it stands for a batch.
     pub(super) fn is_batch(&self) -> bool {
         self.op().starts_with(BATCH)
@@ -60,13 +70,12 @@ impl RecordEntry {
 }
 
 impl Record {
-    /// Returns the entries of collectives, in order. What stands for a batch of messages is left out: it has the number of the
-    /// collective before it.
+    /// Returns the entries of collectives, in the order in which they were issued. An entry that stands for a batch of messages is
+    /// none of them, although it has the number of the collective before the batch.
     pub(super) fn collectives(&self) -> impl Iterator<Item = &RecordEntry> {
         let mut of_messages: BTreeMap<&str, bool> = BTreeMap::new();
         self.entries.iter().filter(move |entry| {
-            let group = entry.process_group.first().map_or("", String::as_str);
-            let after_message = of_messages.entry(group).or_default();
+            let after_message = of_messages.entry(entry.group()).or_default();
             if entry.is_batch() {
                 return !entry.is_p2p && !*after_message;
             }

@@ -47,7 +47,7 @@ impl Record {
             .collect();
         let mut groups: BTreeMap<String, BTreeMap<u64, Issued>> = BTreeMap::new();
         for entry in self.collectives() {
-            let time = entry.time_created_ns as f64 / 1e9;
+            let time = entry.time();
             let begun = inits.iter().rev().find(|(from, _)| *from <= time + CLOCK);
             let (Some(name), Some((_, epoch))) = (entry.process_group.first(), begun) else {
                 continue;
@@ -265,6 +265,14 @@ pub fn merge(call_trace: &CallTrace, distrusted: &BTreeSet<String>) -> CallTrace
             timed.push((now, raised));
         }
     }
+    let batches: BTreeMap<&str, Inside> = (issued.keys())
+        .filter_map(|key| {
+            Some((
+                key.as_str(),
+                device_messages::first_of_batches(call_trace, key)?,
+            ))
+        })
+        .collect();
     let mut under_way: Vec<(&Issued, Entry)> = Vec::new();
     let mut id = IDS;
     for (key, ops) in issued.iter().filter(|(key, _)| is_recorded(key)) {
@@ -273,7 +281,8 @@ pub fn merge(call_trace: &CallTrace, distrusted: &BTreeSet<String>) -> CallTrace
             id += 1;
             let mut entry = entry_of(one, id, ops, caller_of(one, &traced));
             // The device has not come to what was issued after a message that is under way.
-            entry.is_issued = device_messages::before(call_trace, key, one.time).is_none();
+            entry.is_issued =
+                (batches.get(key.as_str())).is_none_or(|first| one.time <= first.since);
             if tells_ends && !one.is_over {
                 under_way.push((one, entry.clone()));
             }
@@ -289,7 +298,7 @@ pub fn merge(call_trace: &CallTrace, distrusted: &BTreeSet<String>) -> CallTrace
     timed.sort_by(|one, other| one.0.total_cmp(&other.0));
     renumber(&mut timed, &is_recorded);
     merged.entries = timed.into_iter().map(|(_, entry)| entry).collect();
-    merged.inside = inside(call_trace, &merged, &under_way, &is_recorded);
+    merged.inside = inside(call_trace, &merged, &under_way, &batches, &is_recorded);
     merged
 }
 
@@ -413,6 +422,7 @@ fn inside(
     call_trace: &CallTrace,
     merged: &CallTrace,
     under_way: &[(&Issued, Entry)],
+    batches: &BTreeMap<&str, Inside>,
     is_recorded: &impl Fn(&str) -> bool,
 ) -> Option<Inside> {
     let first = |key: Option<&str>, since: f64| {
@@ -453,8 +463,8 @@ fn inside(
     let Some((one, entry)) = first(None, 0.0) else {
         return device_messages::awaited(call_trace);
     };
-    if let Some(message) = device_messages::before(call_trace, &one.key, one.time) {
-        return Some(message);
+    if let Some(message) = (batches.get(one.key.as_str())).filter(|first| first.since < one.time) {
+        return Some(message.clone());
     }
     // A device's collective is under way whatever the host does; a collective on the host is waited for in torch's own
     // code.

@@ -19,23 +19,21 @@ const LIBRARIES: &[&str] = &[
 
 /// Replaces code of a rank's own by a likely wait for the ranks with which it shares memory, where the rank is at the head of a loop.
 pub fn note_waits(evidence: &mut HangEvidence, ranks: &[(Rank, &RankProcess)]) {
-    let mut known: BTreeMap<Rank, Vec<SharedFile>> = BTreeMap::new();
-    let mut files_of = |rank: Rank, pid: u32| {
-        let files = known.entry(rank).or_insert_with(|| shared_files(pid));
-        files.clone()
-    };
-    for (rank, process) in ranks {
-        let mut states = evidence.ranks.iter_mut();
-        let Some(state) = states.find(|state| state.rank == *rank && loops(state)) else {
+    if !evidence.ranks.iter().any(loops) {
+        return;
+    }
+    let files: BTreeMap<Rank, Vec<SharedFile>> = (ranks.iter())
+        .map(|(rank, process)| (*rank, shared_files(process.pid)))
+        .collect();
+    for state in evidence.ranks.iter_mut().filter(|state| loops(state)) {
+        let Some(own) = files.get(&state.rank) else {
             continue;
         };
-        let own = files_of(*rank, process.pid);
         let mut sharing = Vec::new();
         let mut path = None;
-        for (other, process) in ranks.iter().filter(|(other, _)| other != rank) {
-            let theirs = files_of(*other, process.pid);
-            if let Some(common) = in_common(&own, &theirs) {
-                path.get_or_insert(common.path.clone());
+        for (other, theirs) in files.iter().filter(|(other, _)| **other != state.rank) {
+            if let Some(common) = in_common(own, theirs) {
+                path.get_or_insert(&common.path);
                 sharing.push(*other);
             }
         }
