@@ -1,5 +1,6 @@
 """The call trace that `allranks watch` puts into programs. A module with the names of torch's stands in for torch."""
 
+import gc
 import json
 import os
 import queue
@@ -24,6 +25,7 @@ from allranks_trace import (  # noqa: E402
     CallTrace,
     awaits_a_thread,
     current_call,
+    current_frames,
     files_of,
     is_serving,
     kind_of_place,
@@ -57,6 +59,10 @@ class CallTraceTest(unittest.TestCase):
     def setUp(self):
         self.folder = Folder(prefix="ar")
         self.addCleanup(self.folder.cleanup)
+        # Tests look at the frames as the heartbeat does, and one of the two could switch the collector on while the
+        # other looks: see `current_frames`.
+        gc.disable()
+        self.addCleanup(gc.enable)
         self.trace = CallTrace(self.folder.name)
         self.addCleanup(self.trace.end)
         self.addCleanup(sys.setswitchinterval, sys.getswitchinterval())
@@ -189,7 +195,7 @@ class CallTraceTest(unittest.TestCase):
         """Runs a function on a thread until its place is of this kind; returns whether that waits for requests."""
         thread = threading.Thread(target=run, daemon=True)
         thread.start()
-        while kind_of_place(frame := sys._current_frames()[thread.ident]) != kind:
+        while kind_of_place(frame := current_frames()[thread.ident]) != kind:
             time.sleep(0.01)
         return is_serving(frame)
 
@@ -250,7 +256,7 @@ class CallTraceTest(unittest.TestCase):
         for name, thread in threads.items():
             awaits = name in ("get", "join")
             for _ in range(500):
-                told[name] = awaits_a_thread(files_of(sys._current_frames().get(thread.ident)))
+                told[name] = awaits_a_thread(files_of(current_frames().get(thread.ident)))
                 if told[name] == awaits:
                     break
                 time.sleep(0.01)
@@ -429,11 +435,11 @@ class CallTraceTest(unittest.TestCase):
             held["loop"], held["queue"] = asyncio.get_running_loop(), asyncio.Queue()
             await held["queue"].get()
 
-        thread = threading.Thread(target=lambda: asyncio.run(wait()))
+        thread = threading.Thread(target=lambda: asyncio.run(wait()), daemon=True)
         thread.start()
 
         def kind():
-            return kind_of_place(sys._current_frames().get(thread.ident))
+            return kind_of_place(current_frames().get(thread.ident))
 
         def comes(wanted):
             for _ in range(2000):
