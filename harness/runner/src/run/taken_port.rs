@@ -74,10 +74,14 @@ mod tests {
 
     #[test]
     fn a_port_is_held_as_long_as_it_is_listened_on() {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
-        let port = listener.local_addr().unwrap().port();
-        assert!(is_held(port));
-        drop(listener);
-        assert!(!is_held(port));
+        // Another test may be given the port as soon as it is free.
+        let is_held_and_free = |_| {
+            let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+            let port = listener.local_addr().unwrap().port();
+            assert!(is_held(port));
+            drop(listener);
+            !is_held(port)
+        };
+        assert!((0..20).any(is_held_and_free));
     }
 }

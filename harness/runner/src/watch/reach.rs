@@ -60,6 +60,10 @@ fn unreachable_reason(host: &str, port: u16) -> Option<String> {
     let mut unreachable_reason = "the name has no address".to_owned();
     for address in addresses {
         match TcpStream::connect_timeout(&address, PATIENCE) {
+            // A port of the range that the kernel gives to connections may have been given to this one: it has met itself.
+            Ok(stream) if stream.local_addr().is_ok_and(|own| own == address) => {
+                "connection refused".clone_into(&mut unreachable_reason);
+            }
             Ok(_) => return None,
             Err(error) => unreachable_reason = error.to_string().to_lowercase(),
         }
@@ -70,7 +74,8 @@ fn unreachable_reason(host: &str, port: u16) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::TcpListener;
+    use socket2::{Domain, Type};
+    use std::net::{SocketAddr, TcpListener};
 
     #[test]
     fn an_endpoint_where_something_listens_is_told_from_one_where_nothing_does() {
@@ -86,7 +91,11 @@ mod tests {
             }
         };
         assert_eq!(find(port), None);
-        drop(listener);
+        // Bound, so that no other test is given it, and not listened on.
+        let silent = socket2::Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        let any: SocketAddr = ([127, 0, 0, 1], 0).into();
+        silent.bind(&any.into()).unwrap();
+        let port = silent.local_addr().unwrap().as_socket().unwrap().port();
         let refused = find(port).unwrap();
         assert!(refused.contains("refused"), "{refused}");
     }
