@@ -130,6 +130,17 @@ pub fn two_names() -> Vec<String> {
     .into()
 }
 
+/// Returns what to try for an all-to-all whose members send other amounts than are received.
+#[must_use]
+pub fn splits() -> Vec<String> {
+    [
+        "exchange the split sizes first, and receive with what the senders say",
+        "or compute them on every rank from the same data",
+    ]
+    .map(str::to_owned)
+    .into()
+}
+
 /// Returns what to try for a counter that one rank has added to another number of times than the others.
 #[must_use]
 pub fn counter() -> Vec<String> {

@@ -14,6 +14,7 @@ pub(crate) fn collective(group: &str, members: &[u32]) -> EventKind {
         members: members.iter().copied().map(Rank).collect(),
         name: "all_reduce".into(),
         nature: BTreeMap::new(),
+        splits: None,
     })
 }
 

@@ -238,7 +238,7 @@ pub(crate) fn as_collective(what: &EventKind) -> Option<&Collective> {
 }
 
 /// Iterates over the collectives that a rank has called or is known to call, each with its event.
-fn calls(state: &RankState) -> impl Iterator<Item = (&TraceEvent, &Collective)> {
+pub(crate) fn calls(state: &RankState) -> impl Iterator<Item = (&TraceEvent, &Collective)> {
     let coming = state.coming().unwrap_or_default();
     state
         .entered()
@@ -268,6 +268,7 @@ mod tests {
             members,
             name: "all_reduce".into(),
             nature: [("elements", elements.to_owned())].into(),
+            splits: None,
         };
         let event = TraceEvent {
             what: EventKind::Collective(one),

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use allranks_model::flight_recorder::RecordedOp;
 use allranks_model::names::Rank;
+use serde::{Deserialize, Serialize};
 
 /// A process that listens at the endpoint of a job and is no rank of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -272,8 +273,8 @@ pub const A_CALL: &str = "a call of torch.distributed";
 /// this number, so members that have another number wait for each other under other names (pytorch#173608).
 pub const GROUPS_OF_CALLER: &str = "groups of the caller";
 
-/// A collective as one rank calls it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A collective as one rank calls it. Two are equal if they go together on two members: what these exchange may differ.
+#[derive(Clone, Debug)]
 pub struct Collective {
     /// The name of its group.
     pub group: String,
@@ -283,6 +284,33 @@ pub struct Collective {
     pub name: String,
     /// The arguments that every member must give alike, by name: `reduce op`, `dtype`, `elements`, `root`, [`GROUPS_OF_CALLER`].
     pub nature: BTreeMap<&'static str, String>,
+    /// What the rank exchanges with each member; `None`: not known, or no all-to-all.
+    pub splits: Option<Splits>,
+}
+
+impl PartialEq for Collective {
+    fn eq(&self, other: &Self) -> bool {
+        let Self {
+            group,
+            members,
+            name,
+            nature,
+            splits: _,
+        } = self;
+        (group, members, name, nature) == (&other.group, &other.members, &other.name, &other.nature)
+    }
+}
+
+impl Eq for Collective {}
+
+/// What a rank sends to and receives from each member of a group in an all-to-all: numbers of elements, in the order of the
+/// members.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Splits {
+    /// What it sends to each member.
+    pub sends: Vec<u64>,
+    /// What it receives from each member.
+    pub receives: Vec<u64>,
 }
 
 /// One side of a point-to-point message.

@@ -13,6 +13,7 @@
 //! | `messages` | the messages between ranks, and which calls are two sides of one |
 //! | `waiting` | which rank waits for which |
 //! | `cycle` | why ranks wait for each other |
+//! | `splits` | what the members of an all-to-all send and receive |
 //! | `counter` | a counter in a store that one rank has added to more or less often than the rest |
 //! | `habit` | what a rank has always done at a place, until now |
 //! | `other_group` | a call that is on another group than before |
@@ -43,6 +44,7 @@ mod other_group;
 mod recorded;
 mod rendezvous;
 mod seen;
+mod splits;
 #[cfg(test)]
 mod tests;
 mod waiting;
@@ -50,7 +52,7 @@ mod waiting;
 pub use errors::{ErrorCause, error_cause};
 pub use evidence::{
     A_CALL, Collective, EventKind, ForeignListener, GROUPS_OF_CALLER, HangEvidence, Message,
-    Process, RankState, RankWait, Remaining, Rendezvous, SeenCall, TraceEvent, list,
+    Process, RankState, RankWait, Remaining, Rendezvous, SeenCall, Splits, TraceEvent, list,
 };
 
 pub use rendezvous::unreachable;
@@ -71,6 +73,7 @@ pub fn diagnose(evidence: &HangEvidence) -> Diagnosis {
         rendezvous.clone().filter(is_proved),
         seen::verdict(evidence),
         contradiction(evidence),
+        splits::mismatch(evidence),
         waiting::unmatched(evidence),
         chain.clone().filter(is_proved),
         messages::dropped(evidence),

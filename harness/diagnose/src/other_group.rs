@@ -79,6 +79,7 @@ mod tests {
                 members: members.iter().copied().map(Rank).collect::<Arc<[Rank]>>(),
                 name: "all_reduce".into(),
                 nature: BTreeMap::new(),
+                splits: None,
             }),
             at: at.into(),
         }

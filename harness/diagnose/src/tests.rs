@@ -26,6 +26,7 @@ fn collective(name: &str, size: u32) -> TraceEvent {
         members: world(size),
         name: name.into(),
         nature: [].into(),
+        splits: None,
     }))
 }
 
@@ -231,6 +232,7 @@ fn a_group_that_may_yet_be_made_is_not_skipped() {
         members: world(4),
         name: "barrier".into(),
         nature: BTreeMap::new(),
+        splits: None,
     }));
     let after = |done: &[&TraceEvent]| RankState {
         done: done.iter().map(|event| (*event).clone()).collect(),
@@ -264,6 +266,7 @@ fn a_cycle_is_found_and_the_rank_that_made_it() {
             members: world(3),
             name: "all_reduce".into(),
             nature: [].into(),
+            splits: None,
         }))
     };
     let first = |number: u32, one: &str, two: &str| RankState {
@@ -384,6 +387,7 @@ fn ten_thousand_ranks_are_no_matter() {
                     members: members.clone(),
                     name: "all_reduce".into(),
                     nature: [].into(),
+                    splits: None,
                 })),
             ),
         })

@@ -48,6 +48,8 @@ COLLECTIVES: dict[str, tuple[str | None, bool, str | None]] = {
 }
 #: Collectives that take a reduce op.
 REDUCING = ("all_reduce", "reduce", "reduce_scatter", "reduce_scatter_tensor")
+#: Largest group whose all-to-alls are recorded with what each member sends and receives: the lists grow with the group.
+MOST_SPLITS = 64
 #: Messages: whether the call sends, and the parameter that names the other side.
 MESSAGES = {"send": (True, "dst"), "isend": (True, "dst"), "recv": (False, "src"), "irecv": (False, "src")}
 #: Those that return a work. Gloo gives a message up when its work is dropped.
@@ -161,7 +163,29 @@ def entry_of_collective(trace: CallTrace, module: Any, name: str, arguments: Arg
         nature["reduce op"] = str(getattr(op, "name", op)).lower()
     if root:
         nature["root"] = str(global_rank(trace, key, arguments, root, 0))
-    return {"what": "collective", "group": key, "number": trace.next_number(key), "name": name, "nature": nature}
+    entry = {"what": "collective", "group": key, "number": trace.next_number(key), "name": name, "nature": nature}
+    if name in ("all_to_all_single", "all_to_all"):
+        size = len(trace.groups[key][1])
+        split = splits_of_tensor if name == "all_to_all_single" else splits_of_list
+        if size <= MOST_SPLITS:
+            entry["splits"] = {"sends": split(arguments, "input", size), "receives": split(arguments, "output", size)}
+    return entry
+
+
+def splits_of_tensor(arguments: Arguments, side: str, size: int) -> list[int]:
+    """Returns how many elements of the input or output of ``all_to_all_single`` belong to each of ``size`` members."""
+    tensor, rows = arguments.get(side), arguments.get(side + "_split_sizes")
+    if not rows:
+        return [tensor.numel() // size] * size
+    of_row = 1
+    for extent in tensor.shape[1:]:
+        of_row *= extent
+    return [int(count) * of_row for count in rows]
+
+
+def splits_of_list(arguments: Arguments, side: str, size: int) -> list[int]:
+    """Returns how many elements of the input or output of ``all_to_all`` belong to each of ``size`` members."""
+    return [tensor.numel() for tensor in arguments.get(side + "_tensor_list")]
 
 
 def entry_of_message(trace: CallTrace, module: Any, name: str, arguments: Arguments) -> Entry | None:

@@ -299,6 +299,19 @@ class CallTraceTest(unittest.TestCase):
         self.assertEqual(marks(), [None, True, True, None, None, None])
         self.assertEqual([entry.get("dropped") for entry in self.read()["entries"]], marks())
 
+    def test_what_the_members_of_an_all_to_all_exchange_is_recorded(self):
+        module = library()
+        module.all_to_all_single = lambda output, input, output_split_sizes=None, input_split_sizes=None: None  # noqa: A006
+        module.all_to_all = lambda output_tensor_list, input_tensor_list: None
+        allranks_patch.patch(self.trace, module)
+        rows = SimpleNamespace(shape=(6, 3), numel=lambda: 18, dtype="torch.float32")
+        row = SimpleNamespace(shape=(3,), numel=lambda: 3, dtype="torch.float32")
+        module.all_to_all_single(rows, rows, [1, 5], input_split_sizes=[])
+        module.all_to_all([row, rows], [rows, row])
+        splits = [entry["splits"] for entry in self.read()["entries"]]
+        self.assertEqual(splits[0], {"sends": [9, 9], "receives": [3, 15]})
+        self.assertEqual(splits[1], {"sends": [18, 3], "receives": [3, 18]})
+
     def test_the_end_of_the_last_call_is_written(self):
         module = library()
         allranks_patch.patch(self.trace, module)

@@ -325,6 +325,7 @@ impl Job {
                 members: members.clone(),
                 name,
                 nature: BTreeMap::new(),
+                splits: None,
             })
         };
         match &step.nature {

@@ -174,6 +174,7 @@ impl<'a> Reader<'a> {
             members: members.into(),
             name: "new_group".to_owned(),
             nature: BTreeMap::new(),
+            splits: None,
         }
     }
 
@@ -305,6 +306,7 @@ impl<'a> Reader<'a> {
             members: self.members.get(group)?.clone(),
             name: call.name().to_owned(),
             nature,
+            splits: None,
         })
     }
 }

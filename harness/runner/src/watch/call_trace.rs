@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::record::Record;
+use allranks_diagnose::Splits;
 use allranks_model::names::Rank;
 
 /// How long calls must have failed again and again before the process counts as retrying.
@@ -194,6 +195,9 @@ pub enum Call {
         name: String,
         /// Parameters that must be alike on all members, by name.
         nature: BTreeMap<String, String>,
+        /// What it exchanges with each member; absent: no all-to-all, or of too many members.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        splits: Option<Splits>,
     },
     /// One side of a message.
     Message {

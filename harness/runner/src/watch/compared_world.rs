@@ -296,6 +296,7 @@ impl ComparedWorld {
                 number,
                 name,
                 nature,
+                splits,
             } => {
                 let label = self.called(group, call_trace);
                 let Some(number) = number.checked_sub(start(&label)) else {
@@ -308,6 +309,7 @@ impl ComparedWorld {
                         group: label,
                         name: name.clone(),
                         nature: nature_of(nature),
+                        splits: splits.clone(),
                     }),
                 }
             }

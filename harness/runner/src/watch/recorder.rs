@@ -376,14 +376,20 @@ fn renumber(timed: &mut [(f64, Entry)], is_recorded: &impl Fn(&str) -> bool) {
 
 fn entry_of(one: &Issued, id: u64, ops: &[Issued], caller: Option<&Entry>) -> Entry {
     let mut nature = one.nature.clone();
+    let mut splits = None;
     let mut at = String::new();
     let mut raised = None;
     if let Some(caller) = caller {
         at.clone_from(&caller.at);
         raised.clone_from(&caller.raised);
-        if let Call::Collective { nature: own, .. } = &caller.call
+        if let Call::Collective {
+            nature: own,
+            splits: exchanged,
+            ..
+        } = &caller.call
             && is_alone(caller, ops)
         {
+            splits.clone_from(exchanged);
             for key in ["reduce op", "root"] {
                 if let Some(value) = own.get(key) {
                     nature.insert(key.to_owned(), value.clone());
@@ -413,6 +419,7 @@ fn entry_of(one: &Issued, id: u64, ops: &[Issued], caller: Option<&Entry>) -> En
             number: one.number,
             name: one.name.clone(),
             nature,
+            splits,
         },
     }
 }

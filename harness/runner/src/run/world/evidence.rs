@@ -185,6 +185,7 @@ impl WorldState<'_> {
                 members: Arc::clone(callers),
                 name: name.to_owned(),
                 nature: BTreeMap::new(),
+                splits: None,
             }),
             at: String::new(),
         };

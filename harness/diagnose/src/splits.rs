@@ -1,0 +1,241 @@
+//! Compares what the members of an all-to-all exchange: what one sends to another, the other must receive. No backend compares
+//! them: the receiver waits for what never comes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::advice;
+use super::collectives::calls;
+use super::evidence::{Collective, EventKind, HangEvidence, RankState, named, verb};
+use crate::conclude;
+use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
+use allranks_model::names::Rank;
+
+/// The most pairs that a verdict lists.
+const LISTED: usize = 6;
+
+/// What one member sends to another, which receives something else.
+#[derive(Clone, Copy, Debug)]
+struct Pair {
+    from: Rank,
+    to: Rank,
+    sent: u64,
+    received: u64,
+}
+
+/// Finds an all-to-all that ranks are in, and whose members send other amounts than are received; `None` if there is none.
+/// One that only some ranks have passed counts, one that all have passed does not: a backend may have ended it.
+#[must_use]
+pub fn mismatch(evidence: &HangEvidence) -> Option<Diagnosis> {
+    let current: BTreeSet<(&str, usize)> = evidence.ranks.iter().filter_map(current).collect();
+    current
+        .into_iter()
+        .find_map(|(group, place)| verdict(evidence, group, place))
+}
+
+/// Returns the collective that a rank is in or waits for: its group, and its number there, from 0.
+fn current(state: &RankState) -> Option<(&str, usize)> {
+    match state.now()? {
+        EventKind::Collective(one) => {
+            let entered = state.entered().filter(|event| {
+                matches!(&event.what, EventKind::Collective(other) if other.group == one.group)
+            });
+            Some((&one.group, entered.count() - 1))
+        }
+        EventKind::Await(group, number) => Some((group, *number)),
+        _ => None,
+    }
+}
+
+fn verdict(evidence: &HangEvidence, group: &str, place: usize) -> Option<Diagnosis> {
+    let issued: BTreeMap<Rank, (&str, &Collective)> = (evidence.ranks.iter())
+        .filter_map(|state| Some((state.rank, nth(state, group, place)?)))
+        .collect();
+    let (_, one) = issued.values().next()?;
+    let pairs = pairs(&one.members, &issued);
+    let first = pairs.first()?;
+    let in_all_pairs = |rank: &&Rank| pairs.iter().all(|pair| pair.has(**rank));
+    let common: Vec<Rank> = one.members.iter().filter(in_all_pairs).copied().collect();
+    // Of two that do not go together either may be wrong, and so may one that is alone among few that are seen.
+    let is_whole = issued.len() == one.members.len();
+    let culprits = match &common[..] {
+        [rank] if is_whole => vec![*rank],
+        _ => Vec::new(),
+    };
+    let number = evidence.forgotten.get(group).unwrap_or(&0) + place + 1;
+    let who = match &culprits[..] {
+        [rank] => format!("rank {rank} and the other members do"),
+        _ => "what is sent and received does".to_owned(),
+    };
+    let summary = format!(
+        "{who} not go together in collective number {number} of group {group}, {}: {first}",
+        one.name
+    );
+    let mut facts: Vec<String> = pairs.iter().take(LISTED).map(Pair::to_string).collect();
+    if let Some(more @ 1..) = pairs.len().checked_sub(LISTED) {
+        facts.push(format!("{more} more pairs do not go together"));
+    }
+    facts.extend(call_sites(&issued));
+    let kind = HangKind::CollectiveMismatch;
+    let verdict = conclude(evidence, kind, Confidence::Likely, culprits, summary);
+    Some(Diagnosis {
+        advice: advice::splits(),
+        ..verdict.because(facts)
+    })
+}
+
+/// Says where the ranks call it.
+fn call_sites(issued: &BTreeMap<Rank, (&str, &Collective)>) -> Vec<String> {
+    let mut sites: BTreeMap<&str, Vec<Rank>> = BTreeMap::new();
+    for (rank, (at, _)) in issued.iter().filter(|(_, (at, _))| !at.is_empty()) {
+        sites.entry(at).or_default().push(*rank);
+    }
+    let line = |(at, ranks): (&str, Vec<Rank>)| {
+        let verb = verb(&ranks, "calls", "call");
+        format!("{} {verb} it at {at}", named(&ranks))
+    };
+    sites.into_iter().map(line).collect()
+}
+
+/// Returns the pairs of members that do not go together, as far as both are known.
+fn pairs(members: &[Rank], issued: &BTreeMap<Rank, (&str, &Collective)>) -> Vec<Pair> {
+    let known: Vec<_> = members
+        .iter()
+        .enumerate()
+        .filter_map(|(index, rank)| {
+            let splits = issued.get(rank)?.1.splits.as_ref()?;
+            let lists = [&splits.sends, &splits.receives];
+            let is_whole = lists.iter().all(|list| list.len() == members.len());
+            is_whole.then_some((index, *rank, splits))
+        })
+        .collect();
+    let of_two = known
+        .iter()
+        .flat_map(|from| known.iter().map(move |to| (from, to)));
+    of_two
+        .map(|((sender, from, ours), (receiver, to, theirs))| Pair {
+            from: *from,
+            to: *to,
+            sent: ours.sends[*receiver],
+            received: theirs.receives[*sender],
+        })
+        .filter(|pair| pair.sent != pair.received)
+        .collect()
+}
+
+/// Returns a collective that a rank has issued or is known to issue in a group, by its number from 0, and where it is called.
+fn nth<'a>(state: &'a RankState, group: &str, place: usize) -> Option<(&'a str, &'a Collective)> {
+    let mut calls = calls(state).filter(|(_, one)| one.group == group);
+    calls
+        .nth(place)
+        .map(|(event, one)| (event.at.as_str(), one))
+}
+
+impl Pair {
+    fn has(&self, rank: Rank) -> bool {
+        self.from == rank || self.to == rank
+    }
+}
+
+impl std::fmt::Display for Pair {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self {
+            from,
+            to,
+            sent,
+            received,
+        } = self;
+        let (to, pronoun) = match from == to {
+            true => ("itself".to_owned(), "and"),
+            false => (format!("rank {to}"), "which"),
+        };
+        write!(
+            f,
+            "rank {from} sends {sent} elements to {to}, {pronoun} receives {received}"
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::builders::{collective, rank};
+    use crate::evidence::{Splits, TraceEvent};
+
+    /// Builds a rank in an all-to-all with these amounts.
+    fn member(number: u32, sends: &[u64], receives: &[u64]) -> RankState {
+        let all: Vec<u32> = (0..sends.len() as u32).collect();
+        let mut what = collective("world", &all);
+        if let EventKind::Collective(one) = &mut what {
+            one.name = "all_to_all_single".into();
+            one.splits = Some(Splits {
+                sends: sends.to_vec(),
+                receives: receives.to_vec(),
+            });
+        }
+        let mut state = rank(number, vec![collective("world", &all), what]);
+        if let Some((event, _)) = &mut state.doing {
+            event.at = "moe.py:7".into();
+        }
+        state
+    }
+
+    /// Builds the first three ranks of a group, of which rank 1 exchanges 9 elements with each member, and the others 8.
+    fn one_differs(size: usize) -> Vec<RankState> {
+        let of = |number| {
+            let amounts = vec![if number == 1 { 9 } else { 8 }; size];
+            member(number, &amounts, &amounts)
+        };
+        (0..3).map(of).collect()
+    }
+
+    fn found(ranks: Vec<RankState>) -> Option<Diagnosis> {
+        mismatch(&HangEvidence {
+            ranks,
+            ..HangEvidence::default()
+        })
+    }
+
+    #[test]
+    fn the_rank_that_all_pairs_have_in_common_is_named() {
+        let verdict = found(one_differs(3)).unwrap();
+        assert_eq!(verdict.culprits, [Rank(1)]);
+        assert_eq!(verdict.confidence, Confidence::Likely);
+        assert_eq!(
+            verdict.summary,
+            "rank 1 and the other members do not go together in collective number 2 of group world, all_to_all_single: \
+             rank 0 sends 8 elements to rank 1, which receives 9"
+        );
+        assert_eq!(verdict.evidence.len(), 5, "four pairs and one place");
+        assert_eq!(verdict.evidence[4], "ranks 0, 1 and 2 call it at moe.py:7");
+    }
+
+    #[test]
+    fn of_two_ranks_neither_is_named_and_neither_is_one_whose_side_may_not_be_seen() {
+        let two = vec![member(0, &[4, 4], &[4, 4]), member(1, &[5, 4], &[4, 4])];
+        let verdict = found(two).unwrap();
+        assert_eq!((verdict.culprits, verdict.evidence.len()), (vec![], 2));
+        assert_eq!(found(one_differs(4)).unwrap().culprits, []);
+    }
+
+    #[test]
+    fn uneven_amounts_that_go_together_and_calls_that_all_have_passed_are_no_mismatch() {
+        let even = vec![member(0, &[1, 2], &[1, 3]), member(1, &[3, 4], &[2, 4])];
+        assert!(found(even).is_none());
+        let mut passed = one_differs(3);
+        for state in &mut passed {
+            let (event, since) = state.doing.take().unwrap();
+            state.done.push(event);
+            let next = TraceEvent {
+                what: collective("world", &[0, 1, 2]),
+                at: String::new(),
+            };
+            state.doing = Some((next, since));
+        }
+        assert!(found(passed.clone()).is_none());
+        // As on a device: the call has returned, and the rank waits for its end.
+        if let Some((event, _)) = &mut passed[2].doing {
+            event.what = EventKind::Await("world".into(), 1);
+        }
+        assert_eq!(found(passed).unwrap().culprits, [Rank(1)]);
+    }
+}
