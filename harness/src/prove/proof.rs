@@ -252,6 +252,7 @@ impl Plan {
     fn with_bug(&self, mutant: &Mutant) -> io::Result<Arc<Platform>> {
         let mut platform = Platform::clone(&self.target(mutant).platform);
         platform.import.push(PACKAGE.to_owned());
+        platform.imports_layers = mutant.above_c10d;
         let folder = std::path::absolute(&self.index.folder)?;
         platform.python_path.insert(0, folder);
         platform

@@ -37,9 +37,12 @@ use serde::{Deserialize, Serialize};
 use crate::dtype::DType;
 use crate::group::Group;
 
-/// Python modules that layers use and that take seconds to import; a zygote imports them once for all worlds.
+/// Python modules that layers use and that take seconds to import; a zygote imports them once for all worlds. `networkx` and the
+/// cache of `torch._functorch` are what the first traced function imports.
 pub const MODULES: &[&str] = &[
+    "networkx",
     "torch._dynamo",
+    "torch._functorch._aot_autograd.autograd_cache",
     "torch.distributed.algorithms.ddp_comm_hooks",
     "torch.distributed.checkpoint",
     "torch.distributed.fsdp",

@@ -16,7 +16,7 @@ const MODULES_OF_SIMULATED_DEVICES: &[&str] = &["torch.fx.experimental.symbolic_
 
 /// Returns the Python modules that the ranks of a scenario find imported, besides torch.
 fn modules(scenario: &Scenario) -> &'static [&'static str] {
-    if scenario.case.has_layers() {
+    if scenario.case.has_layers() || scenario.platform.imports_layers {
         allranks_model::stack::MODULES
     } else if scenario.platform.evidence == Evidence::Simulated {
         MODULES_OF_SIMULATED_DEVICES

@@ -98,6 +98,10 @@ pub struct Platform {
     /// or that version is unknown.
     #[serde(skip)]
     pub torch: Option<String>,
+    /// True if what it imports needs the layers above c10d: then ranks are forked from a process that has them, also for cases
+    /// that use none.
+    #[serde(skip)]
+    pub imports_layers: bool,
 }
 
 fn yes() -> bool {
