@@ -2,10 +2,13 @@
 //! which key, but the names of the keys that ranks have set before may show it: one rank sets all keys of a form, each rank sets
 //! the one with its own number, or all ranks add to one counter after another.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::evidence::{HangEvidence, RankState};
+use super::evidence::{EventKind, HangEvidence, RankState, named, verb};
 use allranks_model::names::Rank;
+
+/// The most keys that are described.
+const LISTED: usize = 4;
 
 /// Returns the ranks that have still to set one of these keys, as all that was set before shows; empty if it does not show it for every
 /// key that is not set.
@@ -51,6 +54,33 @@ pub(crate) fn is_barrier(
         state.is_some_and(|state| of_form(state, wanted).next().is_some())
     };
     keys.iter().filter(is_open).count() >= others && waiting.iter().all(has_come)
+}
+
+/// Describes keys that ranks wait for and none is known to have set, and which ranks have set others of their form. At most
+/// [`LISTED`].
+pub(crate) fn not_set(evidence: &HangEvidence) -> Vec<String> {
+    let mut open: BTreeMap<&String, Vec<Rank>> = BTreeMap::new();
+    for state in &evidence.ranks {
+        if let Some(EventKind::AwaitKeys(keys)) = state.now() {
+            for key in keys.iter().filter(|key| !is_set(evidence, key)) {
+                open.entry(key).or_default().push(state.rank);
+            }
+        }
+    }
+    let line = |(key, waiting): (&String, Vec<Rank>)| {
+        let (wanted, _) = form(key);
+        let has_one = |state: &&RankState| of_form(state, &wanted).next().is_some();
+        let setters = evidence.ranks.iter().filter(has_one);
+        let setters: Vec<Rank> = setters.map(|state| state.rank).collect();
+        format!(
+            "no rank has set `{key}`, for which {} {}; {} {} set others of its form",
+            named(&waiting),
+            verb(&waiting, "waits", "wait"),
+            named(&setters),
+            verb(&setters, "has", "have"),
+        )
+    };
+    open.into_iter().take(LISTED).map(line).collect()
 }
 
 fn is_set(evidence: &HangEvidence, key: &str) -> bool {
@@ -137,6 +167,7 @@ fn left_out(evidence: &HangEvidence, key: &str) -> Vec<Rank> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::builders::rank;
 
     fn evidence(keys: &[&[&str]]) -> HangEvidence {
         let state = |(rank, keys): (usize, &&[&str])| RankState {
@@ -191,6 +222,22 @@ mod tests {
         );
         let rounds: [&[&str]; 3] = [&["1/at/0", "2/at/0"], &["1/at/1", "2/at/1"], &["1/at/2"]];
         assert_eq!(ranks(&rounds, &["2/at/0", "2/at/1", "2/at/2"]), [2]);
+    }
+
+    #[test]
+    fn a_key_that_nobody_has_set_is_described() {
+        let mut evidence = evidence(&[&["plan/1", "go"], &["plan/2"], &[]]);
+        for state in &mut evidence.ranks {
+            let keys = ["plan/3", "go"].map(str::to_owned);
+            let waiting = rank(state.rank.0, vec![EventKind::AwaitKeys(keys.into())]);
+            state.doing = waiting.doing;
+        }
+        assert_eq!(
+            not_set(&evidence),
+            [
+                "no rank has set `plan/3`, for which ranks 0, 1 and 2 wait; ranks 0 and 1 have set others of its form"
+            ]
+        );
     }
 
     #[test]

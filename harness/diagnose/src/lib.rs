@@ -109,7 +109,7 @@ fn unknown(evidence: &HangEvidence) -> Diagnosis {
         Vec::new(),
         summary,
     )
-    .because(messages::under_way(evidence))
+    .because([messages::under_way(evidence), keys::not_set(evidence)].concat())
 }
 
 /// Builds a verdict. Its victims are the ranks that are in a call with others and are not culprits.
