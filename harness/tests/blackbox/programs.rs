@@ -284,9 +284,17 @@ fn absent(launcher: &str) {
     }
     let init = check(&results, "#init");
     assert_eq!(init.outcome, Outcome::InitFailed);
-    let words = "rank 0: it could not be started: no-such-program: No such file";
+    let words = "it could not be started: no-such-program: No such file";
     assert!(init.summary.contains(words), "{}", init.summary);
-    assert!(init.summary.contains("(2 of 2 ranks)"), "{}", init.summary);
+    // As soon as torchrun has seen one rank fail, it ends the other, which may not have come so far.
+    if launcher != "torchrun" {
+        assert!(
+            init.summary.contains("rank 0: it could"),
+            "{}",
+            init.summary
+        );
+        assert!(init.summary.contains("(2 of 2 ranks)"), "{}", init.summary);
+    }
 }
 
 /// Starts a program that would run for an hour, and waits until both ranks have children in sessions of their own.
