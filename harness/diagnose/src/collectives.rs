@@ -127,9 +127,7 @@ fn call_sites(
     nth: usize,
 ) -> Vec<String> {
     let site = |rank: Rank| {
-        let (event, _) = calls(evidence.rank(rank)?)
-            .filter(|(_, one)| one.group == group)
-            .nth(divergence.place)?;
+        let (event, _) = nth_call(evidence.rank(rank)?, group, divergence.place)?;
         (!event.at.is_empty()).then(|| format!(", called at {}", event.at))
     };
     let described = |entry: &Option<Collective>| match entry {
@@ -238,12 +236,41 @@ pub(crate) fn as_collective(what: &EventKind) -> Option<&Collective> {
 }
 
 /// Iterates over the collectives that a rank has called or is known to call, each with its event.
-pub(crate) fn calls(state: &RankState) -> impl Iterator<Item = (&TraceEvent, &Collective)> {
+fn calls(state: &RankState) -> impl Iterator<Item = (&TraceEvent, &Collective)> {
     let coming = state.coming().unwrap_or_default();
     state
         .entered()
         .chain(coming)
         .filter_map(|event| Some((event, as_collective(&event.what)?)))
+}
+
+/// Returns the collective that a rank has called or is known to call as this one of a group, counted from 0, with its event.
+pub(crate) fn nth_call<'a>(
+    state: &'a RankState,
+    group: &str,
+    place: usize,
+) -> Option<(&'a TraceEvent, &'a Collective)> {
+    calls(state)
+        .filter(|(_, one)| one.group == group)
+        .nth(place)
+}
+
+/// Returns the group of the collective that a rank is in or waits for, and the collective's number from 1 among those that the trace has
+/// of that group.
+pub(crate) fn current(state: &RankState) -> Option<(&str, usize)> {
+    match state.now()? {
+        EventKind::Collective(one) => Some((&one.group, issued(state, &one.group))),
+        EventKind::Await(group, number) => Some((group, number + 1)),
+        _ => None,
+    }
+}
+
+/// Counts the collectives of a group that a rank has issued.
+pub(crate) fn issued(state: &RankState, group: &str) -> usize {
+    let collectives = state
+        .entered()
+        .filter_map(|event| as_collective(&event.what));
+    collectives.filter(|one| one.group == group).count()
 }
 
 /// Returns the collectives that a rank has called or is known to call in one group.

@@ -3,7 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::evidence::{EventKind, HangEvidence, RankState, named, verb};
+use super::collectives::{current, issued};
+use super::evidence::{HangEvidence, RankState, named, verb};
 use crate::conclude;
 use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
 use allranks_model::names::Rank;
@@ -62,13 +63,13 @@ pub fn left_out(evidence: &HangEvidence, waits: &WaitsFor) -> Option<Diagnosis> 
         .filter(|(rank, others)| **rank != common.rank && **others == [common.rank])
         .filter_map(|(rank, _)| {
             let state = evidence.rank(*rank)?;
-            let (group, number) = collective(state)?;
+            let (group, number) = current(state)?;
             Some((state, group, number))
         })
         .collect();
     let groups: BTreeSet<&str> = waiting.iter().map(|(_, group, _)| *group).collect();
     let is_used = |group: &&str| issued(common, group) > 0;
-    let is_here = |group: &&str| collective(common).is_some_and(|(own, _)| own == *group);
+    let is_here = |group: &&str| current(common).is_some_and(|(own, _)| own == *group);
     if groups.len() < 2 || !groups.iter().all(is_used) || groups.iter().any(is_here) {
         return None;
     }
@@ -108,27 +109,12 @@ pub fn left_out(evidence: &HangEvidence, waits: &WaitsFor) -> Option<Diagnosis> 
     Some(verdict.because([facts, vec![other]].concat()))
 }
 
-/// Returns the group of the collective that a rank is in or waits for, and the collective's number from 1 among those that the trace has
-/// of that group.
-fn collective(state: &RankState) -> Option<(&str, usize)> {
-    match state.now()? {
-        EventKind::Collective(one) => Some((&one.group, issued(state, &one.group))),
-        EventKind::Await(group, number) => Some((group, number + 1)),
-        _ => None,
-    }
-}
-
-/// Counts the collectives of a group that a rank has issued.
-fn issued(state: &RankState, group: &str) -> usize {
-    let is_of = |what: &EventKind| matches!(what, EventKind::Collective(one) if one.group == group);
-    state.entered().filter(|event| is_of(&event.what)).count()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::builders::{collective, rank};
     use crate::diagnose;
+    use crate::evidence::EventKind;
 
     fn waits(of: &[(u32, &[u32])]) -> WaitsFor {
         let ranks = |others: &[u32]| others.iter().copied().map(Rank).collect();

@@ -273,7 +273,8 @@ pub const A_CALL: &str = "a call of torch.distributed";
 /// this number, so members that have another number wait for each other under other names (pytorch#173608).
 pub const GROUPS_OF_CALLER: &str = "groups of the caller";
 
-/// A collective as one rank calls it. Two are equal if they go together on two members: what these exchange may differ.
+/// A collective as one rank calls it. It is equal to the call of another member that goes together with it: `splits`, in which members
+/// may differ, does not count.
 #[derive(Clone, Debug)]
 pub struct Collective {
     /// The name of its group.
@@ -284,7 +285,7 @@ pub struct Collective {
     pub name: String,
     /// The arguments that every member must give alike, by name: `reduce op`, `dtype`, `elements`, `root`, [`GROUPS_OF_CALLER`].
     pub nature: BTreeMap<&'static str, String>,
-    /// What the rank exchanges with each member; `None`: not known, or no all-to-all.
+    /// The amounts that the rank exchanges with each member; `None`: not known, or no all-to-all.
     pub splits: Option<Splits>,
 }
 
@@ -303,13 +304,12 @@ impl PartialEq for Collective {
 
 impl Eq for Collective {}
 
-/// What a rank sends to and receives from each member of a group in an all-to-all: numbers of elements, in the order of the
-/// members.
+/// The numbers of elements that a rank sends to and receives from each member of a group, in their order, in an all-to-all.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Splits {
-    /// What it sends to each member.
+    /// The elements that it sends to each member.
     pub sends: Vec<u64>,
-    /// What it receives from each member.
+    /// The elements that it receives from each member.
     pub receives: Vec<u64>,
 }
 
@@ -407,8 +407,8 @@ pub fn named(ranks: &[Rank]) -> String {
     }
 }
 
-/// Returns the form of a verb that agrees with the number of ranks.
+/// Returns the form of a verb that agrees with the ranks as [`named`] names them: no rank takes the form of one.
 #[must_use]
 pub fn verb<'a>(ranks: &[Rank], one: &'a str, several: &'a str) -> &'a str {
-    if ranks.len() == 1 { one } else { several }
+    if ranks.len() < 2 { one } else { several }
 }

@@ -56,8 +56,7 @@ pub(crate) fn is_barrier(
     keys.iter().filter(is_open).count() >= others && waiting.iter().all(has_come)
 }
 
-/// Describes keys that ranks wait for and none is known to have set, and which ranks have set others of their form. At most
-/// [`LISTED`].
+/// Describes at most [`LISTED`] keys that ranks wait for and none is known to have set, and which ranks have set others of their form.
 pub(crate) fn not_set(evidence: &HangEvidence) -> Vec<String> {
     let mut open: BTreeMap<&String, Vec<Rank>> = BTreeMap::new();
     for state in &evidence.ranks {

@@ -4,14 +4,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::advice;
-use super::collectives::calls;
-use super::evidence::{Collective, EventKind, HangEvidence, RankState, named, verb};
+use super::collectives::{current, nth_call};
+use super::evidence::{Collective, HangEvidence, TraceEvent, named, verb};
 use crate::conclude;
 use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
 use allranks_model::names::Rank;
 
 /// The most pairs that a verdict lists.
 const LISTED: usize = 6;
+
+/// One call of each rank, with its event.
+type Calls<'a> = BTreeMap<Rank, (&'a TraceEvent, &'a Collective)>;
 
 /// What one member sends to another, which receives something else.
 #[derive(Clone, Copy, Debug)]
@@ -29,52 +32,38 @@ pub fn mismatch(evidence: &HangEvidence) -> Option<Diagnosis> {
     let current: BTreeSet<(&str, usize)> = evidence.ranks.iter().filter_map(current).collect();
     current
         .into_iter()
-        .find_map(|(group, place)| verdict(evidence, group, place))
+        .find_map(|(group, number)| verdict(evidence, group, number))
 }
 
-/// Returns the collective that a rank is in or waits for: its group, and its number there, from 0.
-fn current(state: &RankState) -> Option<(&str, usize)> {
-    match state.now()? {
-        EventKind::Collective(one) => {
-            let entered = state.entered().filter(|event| {
-                matches!(&event.what, EventKind::Collective(other) if other.group == one.group)
-            });
-            Some((&one.group, entered.count() - 1))
-        }
-        EventKind::Await(group, number) => Some((group, *number)),
-        _ => None,
-    }
-}
-
-fn verdict(evidence: &HangEvidence, group: &str, place: usize) -> Option<Diagnosis> {
-    let issued: BTreeMap<Rank, (&str, &Collective)> = (evidence.ranks.iter())
-        .filter_map(|state| Some((state.rank, nth(state, group, place)?)))
+fn verdict(evidence: &HangEvidence, group: &str, number: usize) -> Option<Diagnosis> {
+    let calls: Calls<'_> = (evidence.ranks.iter())
+        .filter_map(|state| Some((state.rank, nth_call(state, group, number - 1)?)))
         .collect();
-    let (_, one) = issued.values().next()?;
-    let pairs = pairs(&one.members, &issued);
+    let (_, one) = calls.values().next()?;
+    let pairs = pairs(&one.members, &calls);
     let first = pairs.first()?;
     let in_all_pairs = |rank: &&Rank| pairs.iter().all(|pair| pair.has(**rank));
     let common: Vec<Rank> = one.members.iter().filter(in_all_pairs).copied().collect();
     // Of two that do not go together either may be wrong, and so may one that is alone among few that are seen.
-    let is_whole = issued.len() == one.members.len();
+    let is_whole = calls.len() == one.members.len();
     let culprits = match &common[..] {
         [rank] if is_whole => vec![*rank],
         _ => Vec::new(),
     };
-    let number = evidence.forgotten.get(group).unwrap_or(&0) + place + 1;
-    let who = match &culprits[..] {
+    let nth = evidence.forgotten.get(group).unwrap_or(&0) + number;
+    let subject = match &culprits[..] {
         [rank] => format!("rank {rank} and the other members do"),
         _ => "what is sent and received does".to_owned(),
     };
     let summary = format!(
-        "{who} not go together in collective number {number} of group {group}, {}: {first}",
+        "{subject} not go together in collective number {nth} of group {group}, {}: {first}",
         one.name
     );
     let mut facts: Vec<String> = pairs.iter().take(LISTED).map(Pair::to_string).collect();
     if let Some(more @ 1..) = pairs.len().checked_sub(LISTED) {
         facts.push(format!("{more} more pairs do not go together"));
     }
-    facts.extend(call_sites(&issued));
+    facts.extend(call_sites(&calls));
     let kind = HangKind::CollectiveMismatch;
     let verdict = conclude(evidence, kind, Confidence::Likely, culprits, summary);
     Some(Diagnosis {
@@ -84,10 +73,10 @@ fn verdict(evidence: &HangEvidence, group: &str, place: usize) -> Option<Diagnos
 }
 
 /// Says where the ranks call it.
-fn call_sites(issued: &BTreeMap<Rank, (&str, &Collective)>) -> Vec<String> {
+fn call_sites(calls: &Calls<'_>) -> Vec<String> {
     let mut sites: BTreeMap<&str, Vec<Rank>> = BTreeMap::new();
-    for (rank, (at, _)) in issued.iter().filter(|(_, (at, _))| !at.is_empty()) {
-        sites.entry(at).or_default().push(*rank);
+    for (rank, (event, _)) in calls.iter().filter(|(_, (event, _))| !event.at.is_empty()) {
+        sites.entry(&event.at).or_default().push(*rank);
     }
     let line = |(at, ranks): (&str, Vec<Rank>)| {
         let verb = verb(&ranks, "calls", "call");
@@ -97,12 +86,12 @@ fn call_sites(issued: &BTreeMap<Rank, (&str, &Collective)>) -> Vec<String> {
 }
 
 /// Returns the pairs of members that do not go together, as far as both are known.
-fn pairs(members: &[Rank], issued: &BTreeMap<Rank, (&str, &Collective)>) -> Vec<Pair> {
+fn pairs(members: &[Rank], calls: &Calls<'_>) -> Vec<Pair> {
     let known: Vec<_> = members
         .iter()
         .enumerate()
         .filter_map(|(index, rank)| {
-            let splits = issued.get(rank)?.1.splits.as_ref()?;
+            let splits = calls.get(rank)?.1.splits.as_ref()?;
             let lists = [&splits.sends, &splits.receives];
             let is_whole = lists.iter().all(|list| list.len() == members.len());
             is_whole.then_some((index, *rank, splits))
@@ -120,14 +109,6 @@ fn pairs(members: &[Rank], issued: &BTreeMap<Rank, (&str, &Collective)>) -> Vec<
         })
         .filter(|pair| pair.sent != pair.received)
         .collect()
-}
-
-/// Returns a collective that a rank has issued or is known to issue in a group, by its number from 0, and where it is called.
-fn nth<'a>(state: &'a RankState, group: &str, place: usize) -> Option<(&'a str, &'a Collective)> {
-    let mut calls = calls(state).filter(|(_, one)| one.group == group);
-    calls
-        .nth(place)
-        .map(|(event, one)| (event.at.as_str(), one))
 }
 
 impl Pair {
@@ -159,7 +140,7 @@ impl std::fmt::Display for Pair {
 mod tests {
     use super::*;
     use crate::builders::{collective, rank};
-    use crate::evidence::{Splits, TraceEvent};
+    use crate::evidence::{EventKind, RankState, Splits};
 
     /// Builds a rank in an all-to-all with these amounts.
     fn member(number: u32, sends: &[u64], receives: &[u64]) -> RankState {

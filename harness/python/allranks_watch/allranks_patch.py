@@ -166,25 +166,25 @@ def entry_of_collective(trace: CallTrace, module: Any, name: str, arguments: Arg
     entry = {"what": "collective", "group": key, "number": trace.next_number(key), "name": name, "nature": nature}
     if name in ("all_to_all_single", "all_to_all"):
         size = len(trace.groups[key][1])
-        split = splits_of_tensor if name == "all_to_all_single" else splits_of_list
         if size <= MOST_SPLITS:
+            split = splits_of_tensor if name == "all_to_all_single" else splits_of_list
             entry["splits"] = {"sends": split(arguments, "input", size), "receives": split(arguments, "output", size)}
     return entry
 
 
 def splits_of_tensor(arguments: Arguments, side: str, size: int) -> list[int]:
     """Returns how many elements of the input or output of ``all_to_all_single`` belong to each of ``size`` members."""
+    import math
+
     tensor, rows = arguments.get(side), arguments.get(side + "_split_sizes")
     if not rows:
         return [tensor.numel() // size] * size
-    of_row = 1
-    for extent in tensor.shape[1:]:
-        of_row *= extent
+    of_row = math.prod(tensor.shape[1:])
     return [int(count) * of_row for count in rows]
 
 
-def splits_of_list(arguments: Arguments, side: str, size: int) -> list[int]:
-    """Returns how many elements of the input or output of ``all_to_all`` belong to each of ``size`` members."""
+def splits_of_list(arguments: Arguments, side: str, _: int) -> list[int]:
+    """Returns how many elements of the input or output of ``all_to_all`` belong to each member."""
     return [tensor.numel() for tensor in arguments.get(side + "_tensor_list")]
 
 

@@ -1,7 +1,6 @@
 //! Blames a cycle on a key of a store that ranks of it wait for.
 
-use super::left_out::issued;
-use crate::collectives::as_collective;
+use crate::collectives::{as_collective, issued};
 use crate::conclude;
 use crate::evidence::{Collective, EventKind, HangEvidence, RankState, named, verb};
 use crate::keys;

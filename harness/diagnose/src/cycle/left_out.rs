@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::collectives::issued;
 use crate::conclude;
 use crate::evidence::{EventKind, HangEvidence, RankState};
 use crate::groups::{groups, leaves_out};
@@ -95,11 +96,6 @@ pub(super) fn left_out(
         summary,
     );
     Some(verdict.because(facts))
-}
-
-/// Counts the collectives of a group that a rank has issued.
-pub(super) fn issued(state: &RankState, group: &str) -> usize {
-    groups_in_order(state).filter(|own| *own == group).count()
 }
 
 /// Iterates over the groups of a rank's collectives, one entry for each collective, in the order of the calls.

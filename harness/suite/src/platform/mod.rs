@@ -98,8 +98,8 @@ pub struct Platform {
     /// or that version is unknown.
     #[serde(skip)]
     pub torch: Option<String>,
-    /// True if what it imports needs the layers above c10d: then ranks are forked from a process that has them, also for cases
-    /// that use none.
+    /// True if what it imports needs the layers above c10d: then all ranks are forked from a process that has imported these layers,
+    /// whether their case uses one or not.
     #[serde(skip)]
     pub imports_layers: bool,
 }
