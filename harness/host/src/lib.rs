@@ -5,6 +5,7 @@
 
 mod charged_time;
 mod command;
+mod deadlock;
 mod environment;
 mod file_lock;
 mod idle_time;
@@ -19,6 +20,7 @@ mod thread;
 
 pub use charged_time::{ChargedTime, processor_time, time_ready};
 pub use command::run_with_timeout;
+pub use deadlock::{Deadlock, deadlock};
 pub use environment::environment;
 pub use file_lock::{FileLock, file_locks};
 pub use idle_time::idle_time;

@@ -1,0 +1,337 @@
+//! Proves from the kernel that a process never goes on: each thread of it, and of the processes that it waits for, waits without a
+//! limit for another of them. Linux only, on x86-64 and 64-bit ARM.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::thread::{Thread, threads};
+
+/// Processes that wait for themselves or each other without a limit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Deadlock {
+    /// What threads wait for, a sentence for each process and kind of wait.
+    pub facts: Vec<String>,
+}
+
+/// What a thread waits for without a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Wait {
+    /// A lock, a condition variable or a semaphore of its own process.
+    Lock,
+    /// Room in a pipe.
+    PipeWrite,
+    /// Data in a pipe.
+    PipeRead,
+    /// The end of a process that it has started.
+    Child,
+}
+
+/// Returns the deadlock that a process is in; `None` if any thread may go on, if there may be a handler of a signal that wakes one, if
+/// a process that it has started is no part of the deadlock, or if the kernel does not tell. `is_ignored` is true of a thread that
+/// wakes no other and whose own wait may have a limit.
+#[must_use]
+pub fn deadlock(pid: u32, is_ignored: &dyn Fn(&Thread) -> bool) -> Option<Deadlock> {
+    let mut seen: BTreeMap<u32, Vec<Thread>> = BTreeMap::new();
+    let mut waits: BTreeMap<(u32, Wait), usize> = BTreeMap::new();
+    let mut to_see = vec![pid];
+    while let Some(pid) = to_see.pop() {
+        if seen.contains_key(&pid) {
+            continue;
+        }
+        let mut all = threads(pid);
+        all.retain(|thread| !is_ignored(thread));
+        if all.is_empty() || handles_signals(pid)? {
+            return None;
+        }
+        for thread in &all {
+            let (wait, wakers) = wait_of(pid, thread.id)?;
+            *waits.entry((pid, wait)).or_default() += 1;
+            to_see.extend(wakers);
+        }
+        seen.insert(pid, all);
+    }
+    // Each thread was looked at by itself: together they are a deadlock if none has run meanwhile.
+    let have_slept = seen.iter().all(|(pid, before)| {
+        let mut now = threads(*pid);
+        now.retain(|thread| !is_ignored(thread));
+        let pairs = now.iter().zip(before);
+        now.len() == before.len()
+            && pairs
+                .into_iter()
+                .all(|(now, before)| now.has_slept_since(before))
+    });
+    let has_other_child = || {
+        let below = super::descendants(pid);
+        let mut living = below.iter().filter(|child| child.state != 'Z');
+        living.any(|child| !seen.contains_key(&child.pid))
+    };
+    if !have_slept || has_other_child() {
+        return None;
+    }
+    let facts = waits.into_iter().map(|((of, wait), count)| {
+        let process = if of == pid { "its process" } else { "process" };
+        let number = match count {
+            1 => "one thread".to_owned(),
+            _ => format!("{count} threads"),
+        };
+        let verb = if count == 1 { "waits" } else { "wait" };
+        format!(
+            "{process} {of}: {number} {verb}, without a limit, {}",
+            wait.text()
+        )
+    });
+    Some(Deadlock {
+        facts: facts.collect(),
+    })
+}
+
+impl Wait {
+    /// What is waited for, after "waits".
+    fn text(self) -> &'static str {
+        match self {
+            Self::Lock => "for locks of that process",
+            Self::PipeWrite => {
+                "for room in a pipe that no other process could read, but those that are named here"
+            }
+            Self::PipeRead => {
+                "for data from a pipe that no other process could write, but those that are named here"
+            }
+            Self::Child => "for a process that it has started, named here, to end",
+        }
+    }
+}
+
+/// Returns true if a process has handlers of signals that may wake its threads; `None` if that cannot be read. Faults, the interrupt of
+/// a terminal, which Python always handles, and the signals of the C library do not count.
+fn handles_signals(pid: u32) -> Option<bool> {
+    /// Signals 2 (interrupt), 4, 5, 6, 7, 8, 11 (faults), 13 (broken pipe), 32 and 33 (C library).
+    const EXCEPTED: u64 = 0x0001_8000_14fa;
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let mask = status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigCgt:"))?;
+    let mask = u64::from_str_radix(mask.trim(), 16).ok()?;
+    Some(mask & !EXCEPTED != 0)
+}
+
+/// A system call that a thread is in, and its arguments.
+struct SystemCall {
+    number: i64,
+    arguments: [u64; 6],
+}
+
+impl SystemCall {
+    /// Returns the system call that a thread waits in; `None` if it runs, waits elsewhere, or may not be looked at.
+    fn of(pid: u32, thread: u32) -> Option<Self> {
+        let text = std::fs::read_to_string(format!("/proc/{pid}/task/{thread}/syscall")).ok()?;
+        Self::parse(&text)
+    }
+
+    /// Parses `NUMBER ARGUMENT... STACK CODE`: a decimal number, then eight hexadecimal ones.
+    fn parse(text: &str) -> Option<Self> {
+        let mut words = text.split_whitespace();
+        let number: i64 = words.next()?.parse().ok()?;
+        let mut arguments = [0; 6];
+        for argument in &mut arguments {
+            let word = words.next()?.strip_prefix("0x")?;
+            *argument = u64::from_str_radix(word, 16).ok()?;
+        }
+        (number >= 0).then_some(Self { number, arguments })
+    }
+}
+
+/// Returns what a thread waits for without a limit, and the other processes that can end that; `None` if it may go on by itself, if any
+/// process may wake it, or if that is not known.
+#[cfg(target_os = "linux")]
+fn wait_of(pid: u32, thread: u32) -> Option<(Wait, BTreeSet<u32>)> {
+    /// Of the operation of a futex: for threads of the same process only.
+    const PRIVATE: u64 = 128;
+    /// Of the operation of a futex: which clock a limit is of.
+    const CLOCK: u64 = 256;
+    /// Operations of a futex: wait, and wait for some of the wakers.
+    const WAITS: [u64; 2] = [0, 9];
+
+    let SystemCall { number, arguments } = SystemCall::of(pid, thread)?;
+    let [first, second, third, fourth, ..] = arguments;
+    match number {
+        libc::SYS_futex => {
+            let is_wait = WAITS.contains(&(second & !(PRIVATE | CLOCK)));
+            let is_private = second & PRIVATE != 0;
+            let has_limit = fourth != 0;
+            (is_wait && is_private && !has_limit).then(|| (Wait::Lock, BTreeSet::new()))
+        }
+        libc::SYS_write | libc::SYS_writev => {
+            Some((Wait::PipeWrite, others_of_pipe(pid, first, Access::Read)?))
+        }
+        libc::SYS_read | libc::SYS_readv => {
+            Some((Wait::PipeRead, others_of_pipe(pid, first, Access::Write)?))
+        }
+        // The id of a process, not of a group or of any; and no options, such as not to wait.
+        libc::SYS_wait4 if first != 0 && first < 1 << 31 && third == 0 => {
+            let child = u32::try_from(first).ok()?;
+            Some((Wait::Child, BTreeSet::from([child])))
+        }
+        _ => None,
+    }
+}
+
+/// Returns what a thread waits for without a limit; elsewhere than on Linux that is not known.
+#[cfg(not(target_os = "linux"))]
+fn wait_of(_pid: u32, _thread: u32) -> Option<(Wait, BTreeSet<u32>)> {
+    None
+}
+
+/// What a process may do with an end of a pipe.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Access {
+    Read,
+    Write,
+}
+
+/// Returns the processes, but this one, that have a pipe open for this; `None` if this descriptor is no pipe. Processes whose files may
+/// not be seen are those of other users, which were not given the pipe.
+fn others_of_pipe(pid: u32, descriptor: u64, access: Access) -> Option<BTreeSet<u32>> {
+    let pipe = std::fs::read_link(format!("/proc/{pid}/fd/{descriptor}")).ok()?;
+    pipe.to_str()?.strip_prefix("pipe:")?;
+    let mut found = BTreeSet::new();
+    for entry in std::fs::read_dir("/proc").ok()?.flatten() {
+        let Some(other) = entry
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse::<u32>().ok())
+        else {
+            continue;
+        };
+        let Ok(files) = std::fs::read_dir(entry.path().join("fd")) else {
+            continue;
+        };
+        let mut files = files.flatten();
+        let is_open = files.any(|file| {
+            std::fs::read_link(file.path()).is_ok_and(|target| target == pipe)
+                && has_access(other, &file.file_name().to_string_lossy(), access)
+        });
+        if is_open && other != pid {
+            found.insert(other);
+        }
+    }
+    Some(found)
+}
+
+/// Returns true if a process may do this with an open file, or if that cannot be read.
+fn has_access(pid: u32, descriptor: &str, access: Access) -> bool {
+    /// The part of the flags that says whether a file may be read (0), written (1) or both (2).
+    const MODE: u32 = 3;
+    let text = std::fs::read_to_string(format!("/proc/{pid}/fdinfo/{descriptor}"));
+    let text = text.unwrap_or_default();
+    let mut lines = text.lines();
+    let flags = lines.find_map(|line| line.strip_prefix("flags:"));
+    let flags = flags.and_then(|flags| u32::from_str_radix(flags.trim(), 8).ok());
+    flags.is_none_or(|flags| match flags & MODE {
+        0 => access == Access::Read,
+        1 => access == Access::Write,
+        _ => true,
+    })
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::process::{Child, Command, Stdio};
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    /// More than a program needs to come into its deadlock, however busy the machine is.
+    const LONG: Duration = Duration::from_secs(60);
+
+    /// Starts a program in Python.
+    fn python(program: &str) -> Child {
+        let mut command = Command::new("python3");
+        command.args(["-c", program]).stdin(Stdio::null());
+        command.spawn().unwrap()
+    }
+
+    /// Returns the first deadlock that is seen of a program within this limit.
+    fn of_program(program: &str, limit: Duration) -> Option<Deadlock> {
+        let mut child = python(program);
+        let began = Instant::now();
+        let found = loop {
+            let found = deadlock(child.id(), &|_| false);
+            if found.is_some() || began.elapsed() > limit {
+                break found;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        };
+        for below in super::super::descendants(child.id()) {
+            let _gone = Command::new("kill")
+                .args(["-9", &below.pid.to_string()])
+                .status();
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        found
+    }
+
+    #[test]
+    fn threads_that_wait_for_each_other_are_a_deadlock() {
+        let found = of_program(
+            "import queue, threading\nthreading.Thread(target=queue.Queue().get).start()",
+            LONG,
+        );
+        let facts = found.unwrap().facts;
+        assert_eq!(facts.len(), 1, "{facts:?}");
+        assert!(facts[0].ends_with(": 2 threads wait, without a limit, for locks of that process"));
+    }
+
+    #[test]
+    fn a_pipe_that_only_its_writer_could_read_is_a_deadlock() {
+        let found = of_program(
+            "import os\nr, w = os.pipe()\nos.write(w, bytes(1 << 20))",
+            LONG,
+        );
+        assert!(found.unwrap().facts[0].contains("room in a pipe"));
+    }
+
+    #[test]
+    fn a_child_that_waits_for_what_its_parent_would_read_is_a_deadlock() {
+        let found = of_program(
+            "import os\nr, w = os.pipe()\npid = os.fork()\nif pid == 0: os.write(w, bytes(1 << 20))\nelse: os.waitpid(pid, 0)",
+            LONG,
+        );
+        let facts = found.unwrap().facts;
+        assert!(
+            facts.iter().any(|fact| fact.contains("to end")),
+            "{facts:?}"
+        );
+        assert!(
+            facts.iter().any(|fact| fact.contains("room in a pipe")),
+            "{facts:?}"
+        );
+    }
+
+    #[test]
+    fn what_may_go_on_is_none() {
+        let waits = "threading.Event().wait()";
+        let programs = [
+            // A limit, however long.
+            "import threading\nthreading.Event().wait(600)".to_owned(),
+            // Another thread that sleeps.
+            format!("import threading, time\nthreading.Thread(target=time.sleep, args=(600,)).start()\n{waits}"),
+            // A handler that may set the event.
+            format!("import signal, threading\nsignal.signal(signal.SIGTERM, print)\n{waits}"),
+            // A child that works, which this process keeps something for.
+            format!("import subprocess, threading\nsubprocess.Popen(['sleep', '600'])\n{waits}"),
+            // A child that another process may let go on.
+            "import subprocess\nsubprocess.run(['sleep', '600'])".to_owned(),
+            // A lock that any process may give back.
+            "import multiprocessing\nmultiprocessing.Event().wait()".to_owned(),
+            // A pipe that another process reads.
+            "import os, subprocess\nr, w = os.pipe()\nsubprocess.Popen(['sleep', '600'], stdin=r)\nos.write(w, bytes(1 << 20))".to_owned(),
+        ];
+        for program in programs {
+            assert_eq!(
+                of_program(&program, Duration::from_secs(2)),
+                None,
+                "{program}"
+            );
+        }
+    }
+}
