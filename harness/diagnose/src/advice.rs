@@ -141,6 +141,18 @@ pub fn splits() -> Vec<String> {
     .into()
 }
 
+/// Returns what to try for a rank whose threads wait for each other.
+#[must_use]
+pub fn deadlock() -> Vec<String> {
+    [
+        "look at what each thread of that rank waits for: py-spy dump --pid PID",
+        "give a thread that takes from a queue an item that ends it, also after an error, before the program waits for it",
+        "read a queue or a pipe to its end before joining the process that writes into it",
+    ]
+    .map(str::to_owned)
+    .into()
+}
+
 /// Returns what to try for a counter that one rank has added to another number of times than the others.
 #[must_use]
 pub fn counter() -> Vec<String> {

@@ -218,6 +218,17 @@ pub enum EventKind {
     Leave,
     /// Does something that needs no other rank, in words.
     Own(String),
+    /// Waits for itself: none of its threads ever goes on.
+    Deadlock(Deadlock),
+}
+
+/// A rank whose threads, and the processes that they wait for, wait for each other without a limit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Deadlock {
+    /// What it is in, in words: `its own code, `worker.join()``.
+    pub text: String,
+    /// What its threads wait for, a sentence each.
+    pub facts: Vec<String>,
 }
 
 /// A wait for certain ranks: for a lock that one of them has, or for the answer to a remote procedure call.
@@ -364,7 +375,7 @@ impl std::fmt::Display for EventKind {
             Self::Destroy(group) => write!(f, "destroy_process_group({group})"),
             Self::Seen(call) => write!(f, "{call}"),
             Self::Leave => f.write_str("leaving"),
-            Self::Own(what) => f.write_str(what),
+            Self::Own(what) | Self::Deadlock(Deadlock { text: what, .. }) => f.write_str(what),
         }
     }
 }

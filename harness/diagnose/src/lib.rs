@@ -11,7 +11,10 @@
 //! | `rendezvous` | ranks that do not meet |
 //! | `groups`, `collectives` | ranks that contradict each other, by `call_sequence` |
 //! | `messages` | the messages between ranks, and which calls are two sides of one |
-//! | `waiting` | which rank waits for which |
+//! | `waits` | which rank waits for which |
+//! | `chain_ends` | where the chains of waiting ranks end |
+//! | `common_rank` | the rank that all cycles of waiting ranks go through |
+//! | `keys` | which rank sets which keys of a store |
 //! | `cycle` | why ranks wait for each other |
 //! | `splits` | what the members of an all-to-all send and receive |
 //! | `counter` | a counter in a store that one rank has added to more or less often than the rest |
@@ -29,6 +32,7 @@ mod advice;
 #[cfg(test)]
 mod builders;
 mod call_sequence;
+mod chain_ends;
 mod collectives;
 mod common_rank;
 mod counter;
@@ -47,12 +51,13 @@ mod seen;
 mod splits;
 #[cfg(test)]
 mod tests;
-mod waiting;
+mod waits;
 
 pub use errors::{ErrorCause, error_cause};
 pub use evidence::{
-    A_CALL, Collective, EventKind, ForeignListener, GROUPS_OF_CALLER, HangEvidence, Message,
-    Process, RankState, RankWait, Remaining, Rendezvous, SeenCall, Splits, TraceEvent, list,
+    A_CALL, Collective, Deadlock, EventKind, ForeignListener, GROUPS_OF_CALLER, HangEvidence,
+    Message, Process, RankState, RankWait, Remaining, Rendezvous, SeenCall, Splits, TraceEvent,
+    list,
 };
 
 pub use rendezvous::unreachable;
@@ -65,7 +70,7 @@ use allranks_model::record::RankLine;
 #[must_use]
 pub fn diagnose(evidence: &HangEvidence) -> Diagnosis {
     let rendezvous = rendezvous::contradiction(evidence);
-    let chain = waiting::end_of_chain(evidence);
+    let chain = chain_ends::end_of_chain(evidence);
     let is_proved = |one: &Diagnosis| one.confidence == Confidence::Proved;
     // Contradictions come before their effects: a rank that contradicts the others may die or wait in a cycle because
     // of it.
@@ -74,14 +79,14 @@ pub fn diagnose(evidence: &HangEvidence) -> Diagnosis {
         seen::verdict(evidence),
         contradiction(evidence),
         splits::mismatch(evidence),
-        waiting::unmatched(evidence),
+        messages::unmatched(evidence),
         chain.clone().filter(is_proved),
         messages::dropped(evidence),
         chain,
         rendezvous,
-        waiting::lost(evidence),
+        chain_ends::lost(evidence),
         counter::miscounted(evidence),
-        waiting::stopped(evidence),
+        chain_ends::stopped(evidence),
     ];
     let verdict = in_order.into_iter().flatten().next();
     let verdict = verdict.or_else(|| recorded::under_way(evidence));
@@ -121,9 +126,12 @@ fn conclude(
     summary: String,
 ) -> Diagnosis {
     let waits = |state: &&RankState| {
-        state
-            .now()
-            .is_some_and(|what| !matches!(what, EventKind::Own(_) | EventKind::Leave))
+        state.now().is_some_and(|what| {
+            !matches!(
+                what,
+                EventKind::Own(_) | EventKind::Deadlock(_) | EventKind::Leave
+            )
+        })
     };
     let victims = evidence
         .ranks

@@ -43,6 +43,69 @@ pub(crate) fn answers(own: &Message, other: &Message, rank: Rank) -> bool {
         && own.peer.is_none_or(|peer| peer == rank)
 }
 
+/// Finds a rank that receives a message which its peer never sends, or sends one which its peer never receives. The
+/// peer's remaining calls must be known.
+#[must_use]
+pub fn unmatched(evidence: &HangEvidence) -> Option<Diagnosis> {
+    for state in &evidence.ranks {
+        // A backend without tags may have delivered another message in place of the one that is missing.
+        let last_received = || {
+            let message = messages(state).filter(|message| !message.sends).last()?;
+            Some((message, sides(state, message).count()))
+        };
+        let Some((message, nth)) = awaited(state).or_else(last_received) else {
+            continue;
+        };
+        let Some(peer) = message.peer.and_then(|peer| evidence.rank(peer)) else {
+            continue;
+        };
+        let Some(coming) = peer.coming().filter(|_| peer.is_there()) else {
+            continue;
+        };
+        let answers = |own: &&Message| answers(own, message, state.rank);
+        let theirs = messages(peer).filter(answers).count();
+        let still = coming
+            .iter()
+            .filter_map(|event| as_message(&event.what))
+            .filter(answers)
+            .count();
+        if theirs + still >= nth {
+            continue;
+        }
+        let (has, lacks) = match message.sends {
+            true => ("sends to", "receives"),
+            false => ("receives from", "sends"),
+        };
+        let summary = format!(
+            "rank {} {has} rank {} (tag {}), which never {lacks} it",
+            state.rank, peer.rank, message.tag
+        );
+        let facts = vec![
+            format!(
+                "it is message number {nth} between them that way on rank {}",
+                state.rank
+            ),
+            format!(
+                "rank {} has {} such calls, done or to come",
+                peer.rank,
+                theirs + still
+            ),
+        ];
+        let culprits = vec![peer.rank];
+        return Some(
+            conclude(
+                evidence,
+                HangKind::MessageUnmatched,
+                Confidence::Proved,
+                culprits,
+                summary,
+            )
+            .because(facts),
+        );
+    }
+    None
+}
+
 /// A message that a rank waits for although its other side has been issued and has returned.
 struct Issued<'a> {
     waiting: &'a RankState,

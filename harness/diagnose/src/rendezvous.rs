@@ -182,7 +182,7 @@ fn inits(state: &RankState) -> impl Iterator<Item = &TraceEvent> {
 fn is_held(state: &RankState) -> bool {
     state
         .current_or_failed()
-        .is_some_and(|what| !matches!(what, EventKind::Own(_)))
+        .is_some_and(|what| !matches!(what, EventKind::Own(_) | EventKind::Deadlock(_)))
 }
 
 fn participant(state: &RankState) -> Option<Participant<'_>> {

@@ -496,6 +496,7 @@ class CallTrace:
 
     def heartbeat(self) -> None:
         """Writes the file when something has changed, and touches it otherwise, until the trace or the folder ends."""
+        name_thread("allranks-watch")
         path = self.path()
         written = None
         # What has been done, as of the last look, and whether that was more than at the look before.
@@ -509,13 +510,13 @@ class CallTrace:
                     os.utime(path)
                     time.sleep(PERIOD)
                     continue
-                line = current_line()
+                line, awaited = current_line(), awaited_threads()
                 self.note_lost_tasks()
                 recorded = self.recorder.look(self)
                 now_done = (self.moves - self.retries, self.recorder.status)
                 is_moving, done = now_done != done, now_done
                 calls = (self.moves, self.polled(), self.key_calls)
-                now = (calls, line, len(self.errors), self.fatal, self.lost, recorded, is_moving)
+                now = (calls, line, awaited, len(self.errors), self.fatal, self.lost, recorded, is_moving)
                 if now == written:
                     os.utime(path)
                 else:
@@ -567,6 +568,7 @@ class CallTrace:
         head["inside"] = call and {"entry": call[0], "since": call[1]}
         head["own"] = line and {"text": line[0], "at": line[1], "in": line[2]}
         head["finished"] = not self.ended and is_finished()
+        head["threads"] = [] if self.ended else [dict(zip(("name", "text", "at"), one)) for one in awaited_threads()]
         head["recorder"] = self.recorder.head()
         head["torch"] = getattr(sys.modules.get("torch"), "__version__", None)
         texts = self.text(entries, head["moves"], is_whole)
@@ -676,9 +678,46 @@ def files_of(frame: FrameType | None) -> list[tuple[str, str]]:
 
 
 def is_finished() -> bool:
-    """Returns whether the main thread has run its program to the end, and Python only waits for other threads."""
+    """Returns whether the main thread has run its program to the end, and is in what Python does before the process ends."""
     files = files_of(main_frame())
-    return not files or files[-1] == (threading.__file__, "_shutdown")
+    # A process that multiprocessing has started ends inside of its program.
+    ends = any(name.endswith("/multiprocessing/util.py") and function == "_exit_function" for name, function in files)
+    return not files or ends or not threading.main_thread().is_alive()
+
+
+def name_thread(name: str) -> None:
+    """Gives the calling thread a name in the kernel, which Python before 3.14 does not."""
+    try:
+        with open(f"/proc/self/task/{threading.get_native_id()}/comm", "w", encoding="ascii") as file:
+            file.write(name)
+    except OSError:
+        pass  # not on Linux
+
+
+#: The number of threads that are told of.
+_TOLD_THREADS = 4
+
+
+def awaited_threads() -> list[tuple[str, str, str]]:
+    """Returns name, innermost own line and location of the threads whose end the main thread waits for."""
+    frames = current_frames()
+    first = frames.get(threading.main_thread().ident or 0)
+    if caller(first, "/threading.py", "_shutdown") is not None:
+        threads = [one for one in threading.enumerate() if one.is_alive() and not one.daemon]
+    else:
+        join = caller(first, "/threading.py", "join")
+        threads = [] if join is None else [join.f_locals.get("self")]
+    places = [(thread.name, frames.get(thread.ident or 0)) for thread in threads if isinstance(thread, threading.Thread)]
+    return [(name, *line_of(frame)) for name, frame in places[:_TOLD_THREADS] if frame is not None]
+
+
+def line_of(frame: FrameType) -> tuple[str, str]:
+    """Returns text and location of the innermost line of a thread that is the program's own, or else of its innermost line."""
+    import linecache
+
+    own = own_frame(frame) or frame
+    text = linecache.getline(own.f_code.co_filename, own.f_lineno).strip()
+    return (text[:80] or own.f_code.co_name, location(own))
 
 
 def kind_of_place(frame: FrameType | None) -> str:
@@ -834,9 +873,7 @@ def current_line() -> Line:
     frame = awaited(first) or own_frame(first)
     if frame is None:
         return None
-    import linecache
-
-    text = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
+    text, at = line_of(frame)
     kind = kind_of_place(first)
     if not kind and text.startswith("breakpoint("):
         kind = "breakpoint"
@@ -845,7 +882,7 @@ def current_line() -> Line:
     if kind == "lock" and (is_served() or handler is not None and takes_calls()):
         # What it waits for may be a request that another thread will take.
         kind = "requests"
-    return (text[:80] or frame.f_code.co_name, location(frame), kind)
+    return (text, at, kind)
 
 
 def own_frame(frame: FrameType | None) -> FrameType | None:

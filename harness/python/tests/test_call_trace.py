@@ -23,6 +23,7 @@ from allranks_trace import (  # noqa: E402
     POLLED,
     RECENT,
     CallTrace,
+    awaited_threads,
     awaits_a_thread,
     current_call,
     current_frames,
@@ -264,6 +265,49 @@ class CallTraceTest(unittest.TestCase):
         done.release()
         items.put(None)
         self.assertEqual(told, {"get": True, "join": True, "wait": False, "acquire": False})
+
+    def test_the_thread_whose_end_the_main_thread_waits_for_is_told(self):
+        gate, told = threading.Event(), []
+        worker = threading.Thread(target=gate.wait, name="writer", daemon=True)
+        worker.start()
+
+        def look():
+            until = time.monotonic() + 60
+            while not told and time.monotonic() < until:
+                told.extend(awaited_threads())
+            gate.set()
+
+        looker = threading.Thread(target=look, daemon=True)
+        looker.start()
+        worker.join()
+        looker.join()
+        ((name, text, at),) = told
+        self.assertEqual(name, "writer")
+        self.assertIn("threading.py:", at)
+        self.assertTrue(text)
+        self.assertEqual([], awaited_threads())
+
+    def test_the_end_of_a_program_is_told_with_the_threads_that_keep_it(self):
+        program = """
+import sys, threading, time
+sys.path.insert(0, sys.argv[1])
+import allranks_trace
+def watch():
+    while not allranks_trace.is_finished():
+        time.sleep(0.01)
+    threads = []
+    while not threads:
+        threads = allranks_trace.awaited_threads()
+    print(*(name for name, _, _ in threads), flush=True)
+    gate.set()
+gate = threading.Event()
+threading.Thread(target=watch, daemon=True).start()
+threading.Thread(target=gate.wait, name="kept").start()
+print(allranks_trace.is_finished(), flush=True)
+"""
+        folder = str(Path(allranks_trace.__file__).parent)
+        ran = subprocess.run([sys.executable, "-c", program, folder], capture_output=True, text=True, timeout=120)
+        self.assertEqual((ran.stdout.split(), ran.returncode), (["False", "kept"], 0), ran.stderr)
 
     def test_an_event_loop_is_deserted_only_if_nothing_can_wake_it(self):
         self.assertEqual(self.look_at_loop("await loop.create_future()"), ("waits", "event loop"))

@@ -63,9 +63,12 @@ pub struct CallTrace {
     /// True if the Python interpreter has come to its end.
     #[serde(default)]
     pub ended: bool,
-    /// True if the main thread has ended, and other threads keep the process alive.
+    /// True if the main thread has run its program to the end, and the process has not ended.
     #[serde(default)]
     pub finished: bool,
+    /// The threads whose end the main thread waits for, as far as they are told of.
+    #[serde(default)]
+    pub threads: Vec<AwaitedThread>,
     /// The error that ended the main thread, or a task of its event loop that made calls; none if no error did.
     #[serde(default)]
     pub fatal: Option<String>,
@@ -249,6 +252,17 @@ pub struct Inside {
     pub entry: Entry,
     /// When it was entered, in seconds since 1970.
     pub since: f64,
+}
+
+/// A thread of Python whose end the main thread waits for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AwaitedThread {
+    /// The name of the thread.
+    pub name: String,
+    /// The text of the program's line that it is at.
+    pub text: String,
+    /// That line: `FILE:LINE`.
+    pub at: String,
 }
 
 /// The line of the program that a process is at.

@@ -236,11 +236,6 @@ impl ComparedWorld {
         if call_trace.fatal.is_some() && inside.is_none() {
             return Some(None);
         }
-        if call_trace.finished && inside.is_none() {
-            let what =
-                "no code of its own: its main thread has ended, and other threads keep the process";
-            return Some(Some((own(what, ""), call_trace.since_last_call())));
-        }
         let event = match inside {
             Some(inside) => match self.event(&inside.entry, call_trace, process, hosts)? {
                 Some(event) => Some((event, inside.lasts())),
@@ -367,9 +362,24 @@ fn elsewhere(call_trace: &CallTrace) -> Option<(TraceEvent, Duration)> {
 
 /// Returns the line of the program's own code that a rank is in, and for how long it has made no call; none if that is not known.
 fn own_line(call_trace: &CallTrace) -> Option<(TraceEvent, Duration)> {
-    let line = call_trace.own.as_ref()?;
-    let text = format!("its own code, `{}`", line.text);
-    Some((own(&text, &line.at), call_trace.since_last_call()))
+    let line = call_trace.own.as_ref();
+    let threads: Vec<String> = (call_trace.threads.iter())
+        .map(|thread| format!("{} (in `{}`, {})", thread.name, thread.text, thread.at))
+        .collect();
+    let (mut text, at) = match (call_trace.finished, line) {
+        (true, _) if !threads.is_empty() => ("the end of its program".to_owned(), ""),
+        (true, None) => ("the end of its program".to_owned(), ""),
+        (true, Some(line)) => (
+            format!("the end of its program, `{}`", line.text),
+            line.at.as_str(),
+        ),
+        (false, Some(line)) => (format!("its own code, `{}`", line.text), line.at.as_str()),
+        (false, None) => return None,
+    };
+    if !threads.is_empty() {
+        text += &format!(", where it waits for thread {}", threads.join(", "));
+    }
+    Some((own(&text, at), call_trace.since_last_call()))
 }
 
 /// Returns an event in the program's own code.

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 use super::compared_world::ComparedWorld;
+use super::deadlock;
 use super::file_locks;
 use super::hosts::Hosts;
 use super::job::RankProcess;
@@ -29,6 +30,7 @@ pub fn evidence(
     evidence.foreign_listeners = foreign_listeners(is_ours, &evidence);
     file_locks::note_waits(&mut evidence, ranks);
     shared_memory::note_waits(&mut evidence, ranks);
+    deadlock::note(&mut evidence, ranks);
     Some(evidence)
 }
 

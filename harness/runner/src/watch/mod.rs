@@ -31,6 +31,7 @@
 //! | `member` | what one watch of a job on several nodes tells the others of itself |
 //! | `lone_worlds` | finds processes that were started as one world and are each alone |
 //! | `idle_launcher` | finds a launcher that waits for other nodes |
+//! | `deadlock` | finds ranks whose threads wait for each other |
 //! | `file_locks` | finds ranks that wait for the lock of a file |
 //! | `shared_memory` | finds ranks that may wait for what another one writes into shared memory |
 //! | `kernel_wait` | what a process waits for, by where it sleeps in the kernel |
@@ -44,6 +45,7 @@ mod attach;
 mod below;
 mod call_trace;
 mod compared_world;
+mod deadlock;
 mod device_messages;
 mod evidence;
 mod evidence_files;

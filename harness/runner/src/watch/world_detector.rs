@@ -52,7 +52,8 @@ pub type Ranks<'a> = [(Rank, &'a RankProcess)];
 struct Trace {
     pid: u32,
     moves: u64,
-    at: Option<String>,
+    /// The lines of its own code that its main thread is at, and the threads that this one waits for.
+    places: Vec<String>,
     is_stopped: bool,
     is_gone: bool,
 }
@@ -74,6 +75,13 @@ struct LastReport {
     since: Instant,
 }
 
+/// Returns the lines of its own code that a rank's main thread is at, and the threads that this one waits for.
+fn places(call_trace: &CallTrace) -> Vec<String> {
+    let own = call_trace.own.iter().map(|line| line.at.clone());
+    let threads = call_trace.threads.iter().map(|thread| thread.at.clone());
+    own.chain(threads).collect()
+}
+
 impl Trace {
     /// Describes a rank as it is now.
     fn of(process: &RankProcess) -> Self {
@@ -81,7 +89,7 @@ impl Trace {
         Self {
             pid: process.pid,
             moves: call_trace.map_or(0, CallTrace::progress),
-            at: call_trace.and_then(|call_trace| Some(call_trace.own.as_ref()?.at.clone())),
+            places: call_trace.map_or_else(Vec::new, places),
             is_stopped: process.activity == Some(Activity::Stopped),
             is_gone: process.activity == Some(Activity::Gone),
         }
@@ -155,7 +163,8 @@ impl WorldDetector {
         let still = now.duration_since(since);
         self.look_below(ranks, still);
         let mut report = None;
-        let proved = match held.is_empty() {
+        // A rank at the end of its program makes no call, and may be deadlocked.
+        let proved = match held.is_empty() && !ranks.iter().any(|(_, rank)| is_at_end(rank)) {
             true => {
                 self.proof = None;
                 None
@@ -461,6 +470,12 @@ fn best(
         }
     }
     Some((verdict, evidence))
+}
+
+/// Returns true if a rank has run its program to the end, and its process has not ended.
+fn is_at_end(process: &RankProcess) -> bool {
+    let call_trace = process.call_trace.as_ref();
+    process.lives() && call_trace.is_some_and(|call_trace| call_trace.finished)
 }
 
 /// Returns true if a rank has been in one call, or in retries, for a moment.
