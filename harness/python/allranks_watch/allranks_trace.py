@@ -712,7 +712,7 @@ def awaited_threads() -> list[tuple[str, str, str]]:
 
 
 def line_of(frame: FrameType) -> tuple[str, str]:
-    """Returns text and location of the innermost line of a thread that is the program's own, or else of its innermost line."""
+    """Returns text and location of the program's innermost line in a thread, or else of the innermost line."""
     import linecache
 
     own = own_frame(frame) or frame
