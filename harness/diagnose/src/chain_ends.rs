@@ -231,9 +231,14 @@ impl ChainEnds {
                 ends.follow(waits, state, &mut Vec::new(), &mut seen);
             }
         }
-        // These never come to an end by themselves, whether others wait for them or not.
         for state in &evidence.ranks {
-            if matches!(state.now(), Some(EventKind::Leave | EventKind::Deadlock(_))) {
+            let is_end = match state.now() {
+                Some(EventKind::Leave) => true,
+                // While others go on without it, it may be one that the program has put aside.
+                Some(EventKind::Deadlock(_)) => others_are_over(evidence, state.rank),
+                _ => false,
+            };
+            if is_end {
                 ends.note(state);
             }
         }
@@ -357,14 +362,20 @@ fn facts_of_deadlock(state: &RankState) -> Vec<String> {
     }
 }
 
-/// Returns true if a rank has left the world and no other needs it any more.
+/// Returns true if a rank has left the world, and all others have ended or left it as well.
 fn is_last(evidence: &HangEvidence, rank: Rank) -> bool {
-    let has_left = |state: &RankState| state.coming().is_some_and(<[_]>::is_empty);
-    let is_over = |state: &RankState| match state.process {
-        Process::Ended(_) => true,
-        _ => has_left(state),
-    };
-    evidence.rank(rank).is_some_and(has_left) && evidence.ranks.iter().all(is_over)
+    evidence.rank(rank).is_some_and(has_left) && others_are_over(evidence, rank)
+}
+
+/// Returns true if all ranks but this one have ended or left the world.
+fn others_are_over(evidence: &HangEvidence, rank: Rank) -> bool {
+    let mut others = evidence.ranks.iter().filter(|state| state.rank != rank);
+    others.all(|state| matches!(state.process, Process::Ended(_)) || has_left(state))
+}
+
+/// Returns true if a rank is known to make no more calls in the world.
+fn has_left(state: &RankState) -> bool {
+    state.coming().is_some_and(<[_]>::is_empty)
 }
 
 /// Returns the kind of hang of ranks that wait for each other in a circle, those of them that are to blame, and the summary.
@@ -486,6 +497,17 @@ mod tests {
             verdict(vec![ended(0), before, ended(2)]),
             (HangKind::Behind, vec![1], Confidence::Proved)
         );
+    }
+
+    #[test]
+    fn a_deadlocked_rank_that_nobody_waits_for_is_no_culprit() {
+        let step = || collective("workers", &[0, 2]);
+        let ranks = vec![
+            rank(0, vec![step()]),
+            deadlocked(1, Vec::new()),
+            rank(2, vec![step()]),
+        ];
+        assert_eq!(verdict(ranks).1, Vec::<u32>::new());
     }
 
     #[test]

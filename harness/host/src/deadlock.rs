@@ -19,20 +19,26 @@ enum Wait {
     Lock,
     /// Room in a pipe.
     PipeWrite,
-    /// Data in a pipe.
+    /// Data in one of some pipes.
     PipeRead,
     /// The end of a process that it has started.
     Child,
 }
 
-/// Returns the deadlock that a process is in; `None` if any thread may go on, if there may be a handler of a signal that wakes one, if
-/// a process that it has started is no part of the deadlock, or if the kernel does not tell. `is_ignored` is true of a thread that
-/// wakes no other and whose own wait may have a limit.
+/// Returns the deadlock that a process is in with all processes below it; `None` if any thread may go on, if there may be a handler of
+/// a signal that wakes one, or if the kernel does not tell. `is_ignored` is true of a thread that wakes no other and whose own wait may
+/// have a limit.
 #[must_use]
 pub fn deadlock(pid: u32, is_ignored: &dyn Fn(&Thread) -> bool) -> Option<Deadlock> {
     let mut seen: BTreeMap<u32, Vec<Thread>> = BTreeMap::new();
     let mut waits: BTreeMap<(u32, Wait), usize> = BTreeMap::new();
     let mut to_see = vec![pid];
+    // What is below it may work, and this process keep something for it.
+    let below = || {
+        let living = super::descendants(pid);
+        let living = living.into_iter().filter(|child| child.state != 'Z');
+        living.map(|child| child.pid).collect::<Vec<u32>>()
+    };
     while let Some(pid) = to_see.pop() {
         if seen.contains_key(&pid) {
             continue;
@@ -48,6 +54,10 @@ pub fn deadlock(pid: u32, is_ignored: &dyn Fn(&Thread) -> bool) -> Option<Deadlo
             to_see.extend(wakers);
         }
         seen.insert(pid, all);
+        // These are looked for once the process itself is known to wait.
+        if seen.len() == 1 {
+            to_see.extend(below());
+        }
     }
     // Each thread was looked at by itself: together they are a deadlock if none has run meanwhile.
     let have_slept = seen.iter().all(|(pid, before)| {
@@ -59,12 +69,7 @@ pub fn deadlock(pid: u32, is_ignored: &dyn Fn(&Thread) -> bool) -> Option<Deadlo
                 .into_iter()
                 .all(|(now, before)| now.has_slept_since(before))
     });
-    let has_other_child = || {
-        let below = super::descendants(pid);
-        let mut living = below.iter().filter(|child| child.state != 'Z');
-        living.any(|child| !seen.contains_key(&child.pid))
-    };
-    if !have_slept || has_other_child() {
+    if !have_slept || below().iter().any(|child| !seen.contains_key(child)) {
         return None;
     }
     let facts = waits.into_iter().map(|((of, wait), count)| {
@@ -93,7 +98,7 @@ impl Wait {
                 "for room in a pipe that no other process could read, but those that are named here"
             }
             Self::PipeRead => {
-                "for data from a pipe that no other process could write, but those that are named here"
+                "for data or the end of a pipe that no other process could write, but those that are named here"
             }
             Self::Child => "for a process that it has started, named here, to end",
         }
@@ -165,6 +170,11 @@ fn wait_of(pid: u32, thread: u32) -> Option<(Wait, BTreeSet<u32>)> {
         libc::SYS_read | libc::SYS_readv => {
             Some((Wait::PipeRead, others_of_pipe(pid, first, Access::Write)?))
         }
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_poll if third & u64::from(u32::MAX) == u64::from(u32::MAX) => {
+            polled(pid, first, second)
+        }
+        libc::SYS_ppoll if third == 0 => polled(pid, first, second),
         // The id of a process, not of a group or of any; and no options, such as not to wait.
         libc::SYS_wait4 if first != 0 && first < 1 << 31 && third == 0 => {
             let child = u32::try_from(first).ok()?;
@@ -178,6 +188,33 @@ fn wait_of(pid: u32, thread: u32) -> Option<(Wait, BTreeSet<u32>)> {
 #[cfg(not(target_os = "linux"))]
 fn wait_of(_pid: u32, _thread: u32) -> Option<(Wait, BTreeSet<u32>)> {
     None
+}
+
+/// Returns the wait of a thread that polls this many descriptors, whose list begins at this address of its process; `None` if it is
+/// not for data from pipes alone.
+#[cfg(target_os = "linux")]
+fn polled(pid: u32, address: u64, count: u64) -> Option<(Wait, BTreeSet<u32>)> {
+    use std::os::unix::fs::FileExt;
+
+    /// The bytes of an entry: the descriptor, and what is waited for and what has come, of two bytes each.
+    const ENTRY: usize = 8;
+    /// More than a program waits for that is not a server.
+    const MOST: u64 = 1024;
+    let count = usize::try_from(count)
+        .ok()
+        .filter(|_| (1..=MOST).contains(&count))?;
+    let mut list = vec![0; count * ENTRY];
+    let memory = std::fs::File::open(format!("/proc/{pid}/mem")).ok()?;
+    memory.read_exact_at(&mut list, address).ok()?;
+    let mut wakers = BTreeSet::new();
+    for entry in list.chunks_exact(ENTRY) {
+        let descriptor = i32::from_ne_bytes(entry[..4].try_into().ok()?);
+        // One below zero is passed over.
+        if let Ok(descriptor) = u64::try_from(descriptor) {
+            wakers.extend(others_of_pipe(pid, descriptor, Access::Write)?);
+        }
+    }
+    Some((Wait::PipeRead, wakers))
 }
 
 /// What a process may do with an end of a pipe.
@@ -308,6 +345,28 @@ mod tests {
     }
 
     #[test]
+    fn a_parent_that_waits_for_the_end_of_one_that_waits_for_it_is_a_deadlock() {
+        let found = of_program(
+            "import os, select\nr, w = os.pipe()\ns, e = os.pipe()\npid = os.fork()\nif pid == 0: os.close(s); os.write(w, bytes(1 << 20))\nelse: os.close(e); p = select.poll(); p.register(s, select.POLLIN); p.poll()",
+            LONG,
+        );
+        let facts = found.unwrap().facts;
+        assert!(
+            facts.iter().any(|fact| fact.contains("the end of a pipe")),
+            "{facts:?}"
+        );
+    }
+
+    #[test]
+    fn a_helper_that_waits_for_a_deadlocked_process_is_part_of_it() {
+        let found = of_program(
+            "import multiprocessing as mp, os\nqueue = mp.get_context('spawn').Queue()\nos.write(queue._writer.fileno(), bytes(1 << 20))",
+            LONG,
+        );
+        assert_eq!(found.unwrap().facts.len(), 2);
+    }
+
+    #[test]
     fn what_may_go_on_is_none() {
         let waits = "threading.Event().wait()";
         let programs = [
@@ -323,6 +382,10 @@ mod tests {
             "import subprocess\nsubprocess.run(['sleep', '600'])".to_owned(),
             // A lock that any process may give back.
             "import multiprocessing\nmultiprocessing.Event().wait()".to_owned(),
+            // A pipe that another process may write.
+            "import select, subprocess, sys\nchild = subprocess.Popen(['sleep', '600'], stdout=subprocess.PIPE)\np = select.poll()\np.register(child.stdout, select.POLLIN)\np.poll()".to_owned(),
+            // A socket.
+            "import select, socket\ns = socket.create_server(('127.0.0.1', 0))\np = select.poll()\np.register(s, select.POLLIN)\np.poll()".to_owned(),
             // A pipe that another process reads.
             "import os, subprocess\nr, w = os.pipe()\nsubprocess.Popen(['sleep', '600'], stdin=r)\nos.write(w, bytes(1 << 20))".to_owned(),
         ];
