@@ -98,6 +98,24 @@ pub fn stopped(evidence: &HangEvidence) -> Option<Diagnosis> {
     likely_end(evidence, stopped.into_iter())
 }
 
+/// Finds ranks that an error of their own ended before they left the world, while all others are in code of their own, where they may
+/// wait for what these ranks would have done. Likely at most.
+#[must_use]
+pub fn ended_by_error(evidence: &HangEvidence) -> Option<Diagnosis> {
+    let is_ended = |state: &RankState| matches!(state.process, Process::Ended(_));
+    let (ended, others): (Vec<&RankState>, Vec<&RankState>) =
+        evidence.ranks.iter().partition(|state| is_ended(state));
+    let is_own = |state: &&RankState| matches!(state.now(), Some(EventKind::Own(_)));
+    if others.is_empty() || !others.iter().all(is_own) {
+        return None;
+    }
+    let mut failed = ended
+        .into_iter()
+        .filter(|state| has_cause(state) && !has_left(state));
+    let first = failed.next()?;
+    likely_end(evidence, std::iter::once(first).chain(failed))
+}
+
 /// What a rank is in at which a chain of waiting ranks ends, gravest first: a rank that is gone does not come back, one that is busy may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum End {
@@ -508,6 +526,39 @@ mod tests {
             rank(2, vec![step()]),
         ];
         assert_eq!(verdict(ranks).1, Vec::<u32>::new());
+    }
+
+    #[test]
+    fn a_rank_that_its_own_error_ended_is_likely_what_others_wait_for_elsewhere() {
+        let polls = |number| {
+            rank(
+                number,
+                vec![EventKind::Own("its own code, `sleep(0.1)`".into())],
+            )
+        };
+        let ended = |error: &str, ahead| RankState {
+            process: Process::Ended(format!("raised {error}")),
+            errors: vec![error.to_owned()],
+            ahead,
+            ..RankState::unknown(Rank(2))
+        };
+        let own = || ended("MemoryError: 8 GiB", Remaining::Unknown);
+        let dead = (HangKind::PeerDead, vec![2], Confidence::Likely);
+        assert_eq!(verdict(vec![polls(0), polls(1), own()]), dead);
+        // It had nothing left to do, what it raised was the effect of another rank's end, and somebody is in a call.
+        let left = ended("MemoryError: 8 GiB", Remaining::Known(Vec::new()));
+        let effect = ended(
+            "RuntimeError: Connection closed by peer",
+            Remaining::Unknown,
+        );
+        let calls = rank(1, vec![collective("workers", &[0, 1])]);
+        for others in [
+            vec![polls(0), polls(1), left],
+            vec![polls(0), polls(1), effect],
+            vec![polls(0), calls, own()],
+        ] {
+            assert_ne!(verdict(others), dead);
+        }
     }
 
     #[test]

@@ -87,6 +87,7 @@ pub fn diagnose(evidence: &HangEvidence) -> Diagnosis {
         chain_ends::lost(evidence),
         counter::miscounted(evidence),
         chain_ends::stopped(evidence),
+        chain_ends::ended_by_error(evidence),
     ];
     let verdict = in_order.into_iter().flatten().next();
     let verdict = verdict.or_else(|| recorded::under_way(evidence));

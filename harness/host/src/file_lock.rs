@@ -1,5 +1,9 @@
 //! Lists the locks of files that processes have and wait for, as the kernel reports them.
 
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
 /// A lock of a file (`flock`, `fcntl`) that a process has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileLock {
@@ -18,19 +22,23 @@ pub struct FileLock {
 }
 
 impl FileLock {
+    /// Returns true if it is of the file at this path.
+    #[must_use]
+    pub fn is_of(&self, path: &Path) -> bool {
+        std::fs::metadata(path).is_ok_and(|file| self.is_file(&file))
+    }
+
+    fn is_file(&self, file: &Metadata) -> bool {
+        let device = (rustix::fs::major(file.dev()), rustix::fs::minor(file.dev()));
+        (device, file.ino()) == (self.device, self.inode)
+    }
+
     /// Returns the path by which a process has opened the file; `None` if it has not, or if that cannot be seen.
     #[must_use]
     pub fn path_in(&self, pid: u32) -> Option<String> {
-        use std::os::unix::fs::MetadataExt;
-
         let files = std::fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
         let mut paths = files.flatten().map(|file| file.path());
-        let found = paths.find(|path| {
-            std::fs::metadata(path).is_ok_and(|file| {
-                let device = (rustix::fs::major(file.dev()), rustix::fs::minor(file.dev()));
-                (device, file.ino()) == (self.device, self.inode)
-            })
-        })?;
+        let found = paths.find(|path| self.is_of(path))?;
         let path = std::fs::read_link(found).ok()?;
         Some(path.to_string_lossy().into_owned())
     }

@@ -505,8 +505,30 @@ def cut_own_frames(tb: TracebackType | None) -> TracebackType | None:
     return tb
 
 
+def note_fatal(trace: CallTrace, error: BaseException) -> None:
+    """Records the error that ends the process."""
+    trace.note_error(error)
+    trace.fatal = error_text(error)
+
+
+def patch_exit(trace: CallTrace, module: Any) -> None:
+    """Has a process that multiprocessing starts record the error that ends it, of which `sys.excepthook` is not told."""
+    leave = module._exit_function
+
+    def exit_function(*args: Any, **named: Any) -> Any:
+        error = sys.exc_info()[1]
+        if isinstance(error, SystemExit):
+            # torch's own processes end so after they have passed on the error that they met.
+            error = error.__context__ if error.code not in (None, 0) else None
+        if error is not None:
+            note_fatal(trace, error)
+        return leave(*args, **named)
+
+    module._exit_function = exit_function
+
+
 #: Modules that are patched, and by what.
-PATCHES = {MODULE: patch, "torch.distributed.rpc.api": patch_rpc}
+PATCHES = {MODULE: patch, "torch.distributed.rpc.api": patch_rpc, "multiprocessing.util": patch_exit}
 
 
 class Finder:
@@ -563,8 +585,7 @@ def begin(folder: str) -> None:
 
     def excepthook(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> Any:
         try:
-            trace.note_error(error)
-            trace.fatal = error_text(error)
+            note_fatal(trace, error)
             traceback = cut_own_frames(traceback)
             error.__traceback__ = traceback
         except Exception:

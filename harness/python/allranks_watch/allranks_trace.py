@@ -566,7 +566,7 @@ class CallTrace:
         if handler is not None:
             call = inside.get(handler[0])  # it serves, and may wait for others there
         head["inside"] = call and {"entry": call[0], "since": call[1]}
-        head["own"] = line and {"text": line[0], "at": line[1], "in": line[2]}
+        head["own"] = line and {"text": line[0], "at": line[1], "in": line[2], "lock": awaited_lock()}
         head["finished"] = not self.ended and is_finished()
         head["threads"] = [] if self.ended else [dict(zip(("name", "text", "at"), one)) for one in awaited_threads()]
         head["recorder"] = self.recorder.head()
@@ -861,6 +861,13 @@ def takes_calls() -> bool:
         return int(told["agent.num_idle_threads"]) > 0
     except Exception:
         return False
+
+
+def awaited_lock() -> str | None:
+    """Returns the path of the file whose lock the main thread asks for again and again by ``filelock``; else None."""
+    frame = caller(main_frame(), "/filelock/_api.py", "acquire")
+    path = getattr(frame.f_locals.get("self"), "lock_file", None) if frame is not None else None
+    return os.path.abspath(path) if isinstance(path, str) else None
 
 
 def current_line() -> Line:

@@ -309,6 +309,45 @@ print(allranks_trace.is_finished(), flush=True)
         ran = subprocess.run([sys.executable, "-c", program, folder], capture_output=True, text=True, timeout=120)
         self.assertEqual((ran.stdout.split(), ran.returncode), (["False", "kept"], 0), ran.stderr)
 
+    def test_the_error_that_ends_a_process_of_multiprocessing_is_recorded(self):
+        program = """
+import multiprocessing, os, sys
+sys.path.insert(0, sys.argv[1])
+import allranks_patch
+def fails():
+    raise MemoryError("no memory")
+def leaves():
+    try:
+        fails()
+    except MemoryError:
+        sys.exit(1)
+def ends():
+    sys.exit(0)
+def tell(target):
+    print(f"{target.__name__}: {trace.fatal}", flush=True)
+if __name__ == "__main__":
+    import multiprocessing.util
+    os.environ["RANK"] = "0"
+    allranks_patch.begin(sys.argv[2])
+    allranks_patch.patch_exit(trace := allranks_patch.CallTrace(sys.argv[2]), multiprocessing.util)
+    context = multiprocessing.get_context("fork")
+    for target in (fails, leaves, ends):
+        def told(target=target):
+            try:
+                target()
+            finally:
+                multiprocessing.util.Finalize(None, tell, (target,), exitpriority=0)
+        process = context.Process(target=told)
+        process.start()
+        process.join()
+"""
+        folder = str(Path(allranks_trace.__file__).parent)
+        ran = subprocess.run(
+            [sys.executable, "-c", program, folder, self.folder.name], capture_output=True, text=True, timeout=120
+        )
+        told = ["fails: MemoryError: no memory", "leaves: MemoryError: no memory", "ends: None"]
+        self.assertEqual(ran.stdout.splitlines(), told, ran.stderr)
+
     def test_an_event_loop_is_deserted_only_if_nothing_can_wake_it(self):
         self.assertEqual(self.look_at_loop("await loop.create_future()"), ("waits", "event loop"))
         for wait in (

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -275,6 +275,9 @@ pub struct Own {
     /// What the process is in at that line, a word of `kind_of_place` in `allranks_trace.py`; may be empty.
     #[serde(default, rename = "in")]
     pub kind: String,
+    /// The file whose lock the process asks for there again and again, without having it open; none if it asks for none.
+    #[serde(default)]
+    pub lock: Option<PathBuf>,
 }
 
 impl Call {

@@ -1,5 +1,7 @@
 //! Finds ranks that wait for the lock of a file that another rank has, by the kernel's list of locks.
 
+use std::path::Path;
+
 use super::job::RankProcess;
 use allranks_diagnose::{EventKind, HangEvidence, RankState, RankWait};
 use allranks_host::FileLock;
@@ -9,8 +11,8 @@ use allranks_model::names::Rank;
 const PAUSE: &str = "hrtimer_nanosleep";
 
 /// Replaces code of a rank's own by a wait for another rank, where the rank waits for the lock of a file that the other one has. It is
-/// proved if it waits in the kernel. If it pauses in a call that does not sleep by itself, and has a file open that the other has
-/// locked exclusively, it is likely.
+/// proved if it waits in the kernel. It is likely if its call trace says that it asks for that lock again and again; or if it pauses in a
+/// call that does not sleep by itself, and has a file open that the other has locked exclusively.
 pub fn note_waits(evidence: &mut HangEvidence, ranks: &[(Rank, &RankProcess)]) {
     if !evidence.ranks.iter().any(is_own) {
         return;
@@ -27,7 +29,7 @@ pub fn note_waits(evidence: &mut HangEvidence, ranks: &[(Rank, &RankProcess)]) {
         for (rank, process) in ranks.iter().filter(|(rank, _)| *rank != holder) {
             let mut states = evidence.ranks.iter_mut();
             if let Some(state) = states.find(|state| state.rank == *rank && is_own(state))
-                && let Some(wait) = wait_for(&lock, holder, process.pid, state)
+                && let Some(wait) = wait_for(&lock, holder, process, state)
                 && let Some((event, _)) = &mut state.doing
             {
                 event.what = EventKind::AwaitRanks(wait);
@@ -36,25 +38,40 @@ pub fn note_waits(evidence: &mut HangEvidence, ranks: &[(Rank, &RankProcess)]) {
     }
 }
 
+/// Returns the file whose lock a rank asks for again and again, by its call trace.
+fn asked_for(process: &RankProcess) -> Option<&Path> {
+    let own = process.call_trace.as_ref()?.own.as_ref()?;
+    own.lock.as_deref()
+}
+
 /// Returns true if a rank is in code of its own.
 fn is_own(state: &RankState) -> bool {
     matches!(state.now(), Some(EventKind::Own(_)))
 }
 
 /// Returns the wait of a rank in code of its own for a lock that another rank has; none if it does not wait for it.
-fn wait_for(lock: &FileLock, holder: Rank, pid: u32, state: &RankState) -> Option<RankWait> {
+fn wait_for(
+    lock: &FileLock,
+    holder: Rank,
+    process: &RankProcess,
+    state: &RankState,
+) -> Option<RankWait> {
+    let pid = process.pid;
     let is_proved = lock.waiters.contains(&pid);
+    let asks_for = asked_for(process).filter(|path| lock.is_of(path));
     let sleeps_itself = || {
         let now = state.now().map(ToString::to_string);
         now.is_some_and(|now| now.contains("sleep"))
     };
     let pauses = || allranks_host::sleeps_in(pid).is_some_and(|at| at.contains(PAUSE));
-    let may_wait = is_proved || (lock.is_exclusive && pauses() && !sleeps_itself());
+    let may_wait =
+        is_proved || asks_for.is_some() || (lock.is_exclusive && pauses() && !sleeps_itself());
     // The files of a process are looked at last: they may be many.
     if !may_wait {
         return None;
     }
-    let path = lock.path_in(pid);
+    let asks_for = asks_for.map(|path| path.to_string_lossy().into_owned());
+    let path = asks_for.or_else(|| lock.path_in(pid));
     (is_proved || path.is_some()).then(|| RankWait {
         text: format!(
             "a wait for the lock of {}, which rank {holder} has",
@@ -67,6 +84,7 @@ fn wait_for(lock: &FileLock, holder: Rank, pid: u32, state: &RankState) -> Optio
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
     use std::fs::File;
     use std::process::{Command, Stdio};
     use std::time::{Duration, Instant};
@@ -77,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pause_with_a_locked_file_open_is_a_likely_wait() {
+    fn a_pause_with_a_locked_file_open_and_a_lock_that_is_asked_for_are_likely_waits() {
         let path = std::env::temp_dir().join(format!("allranks-held-{}", std::process::id()));
         let held = File::create(&path).unwrap();
         flock(&held, FlockOperation::LockExclusive).unwrap();
@@ -104,26 +122,44 @@ mod tests {
         }
         // Some kernels do not tell.
         let is_told = pauses(with_file.id());
-        let wait = |pid, code: &str| {
+        let wait = |pid, code: &str, asked: Option<&Path>| {
+            let call_trace = asked.map(|path| {
+                let own = serde_json::json!({"text": code, "at": "", "lock": path});
+                let text = serde_json::json!({
+                    "format": 1, "pid": pid, "moves": 0, "epoch": 0, "inside": null, "own": own,
+                });
+                serde_json::from_value(text).unwrap()
+            });
+            let process = RankProcess {
+                pid,
+                environment: BTreeMap::new(),
+                activity: None,
+                call_trace,
+                traced: None,
+                more_may_start: false,
+            };
             let event = TraceEvent {
                 what: EventKind::Own(format!("its own code, `{code}`")),
                 at: String::new(),
             };
             let mut state = RankState::unknown(Rank(1));
             state.doing = Some((event, Duration::ZERO));
-            wait_for(lock, Rank(0), pid, &state).map(|wait| (wait.ranks, wait.is_proved))
+            wait_for(lock, Rank(0), &process, &state).map(|wait| (wait.ranks, wait.is_proved))
         };
         let seen = [
-            wait(with_file.id(), "db.execute(query)"),
-            wait(with_file.id(), "time.sleep(60)"),
-            wait(without.id(), "db.execute(query)"),
+            wait(with_file.id(), "db.execute(query)", None),
+            wait(with_file.id(), "time.sleep(60)", None),
+            wait(without.id(), "db.execute(query)", None),
+            wait(without.id(), "with lock:", Some(&path)),
+            wait(without.id(), "with lock:", Some(Path::new("/dev/null"))),
         ];
         for child in [&mut with_file, &mut without] {
             child.kill().unwrap();
             child.wait().unwrap();
         }
         std::fs::remove_file(&path).unwrap();
-        let expected = is_told.then(|| (vec![Rank(0)], false));
-        assert_eq!(seen, [expected, None, None]);
+        let likely = Some((vec![Rank(0)], false));
+        let expected = likely.clone().filter(|_| is_told);
+        assert_eq!(seen, [expected, None, None, likely, None]);
     }
 }

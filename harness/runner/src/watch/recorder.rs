@@ -17,6 +17,8 @@ use super::record::{CLOCK, Record, RecordEntry};
 const UNRECORDED: &[&str] = &["monitored_barrier", "new_group"];
 /// Collectives whose input may have another size, or another dtype, on each member.
 const UNEVEN: &[&str] = &["gather", "scatter", "alltoall", "all_to_all"];
+/// Collectives that have a root.
+const ROOTED: &[&str] = &["broadcast", "gather", "reduce", "scatter"];
 /// The first id of entries that come from the record.
 const IDS: u64 = 1 << 40;
 
@@ -171,6 +173,12 @@ fn caller_of<'a>(one: &Issued, traced: &[&'a Entry]) -> Option<&'a Entry> {
 /// Returns true if a traced call has issued one of a group's collectives and no more.
 fn is_alone(caller: &Entry, ops: &[Issued]) -> bool {
     ops.iter().filter(|one| is_within(one, caller)).count() == 1
+}
+
+/// Returns true if a collective, one of several that a call on objects is made of, has the root of that call.
+fn has_root_of(caller: &Entry, one: &Issued) -> bool {
+    let is_of_objects = collective(caller).is_some_and(|(_, name)| name.contains("_object"));
+    is_of_objects && ROOTED.contains(&one.name.as_str())
 }
 
 /// Returns the keys of groups in which a rank's record is not trusted: calls that the trace saw return are not in it,
@@ -387,11 +395,14 @@ fn entry_of(one: &Issued, id: u64, ops: &[Issued], caller: Option<&Entry>) -> En
             splits: exchanged,
             ..
         } = &caller.call
-            && is_alone(caller, ops)
         {
-            splits.clone_from(exchanged);
+            let is_alone = is_alone(caller, ops);
+            if is_alone {
+                splits.clone_from(exchanged);
+            }
+            let is_told = |key: &str| is_alone || key == "root" && has_root_of(caller, one);
             for key in ["reduce op", "root"] {
-                if let Some(value) = own.get(key) {
+                if let Some(value) = own.get(key).filter(|_| is_told(key)) {
                     nature.insert(key.to_owned(), value.clone());
                 }
             }
@@ -527,6 +538,42 @@ fn traced_inside(inside: &Inside, key: &str, merged: &CallTrace) -> Option<Insid
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_call_on_objects_is_made_of_has_its_root_alone_where_it_has_one() {
+        let call = |name: &str| -> Entry {
+            serde_json::from_value(serde_json::json!({
+                "id": 1, "epoch": 1, "at": "train.py:3", "waits": false, "t": 1.0, "end": null, "raised": null,
+                "what": "collective", "group": "1.0", "number": 0, "name": name, "nature": {"root": "2"},
+            }))
+            .unwrap()
+        };
+        let issued = |number, name: &str| Issued {
+            key: "1.0".to_owned(),
+            number,
+            name: name.to_owned(),
+            nature: BTreeMap::new(),
+            is_over: false,
+            time: 1.5,
+            in_backward: false,
+            on_host: true,
+        };
+        let root = |caller: &str, op: &str| {
+            let ops = [issued(0, "all_gather"), issued(1, op)];
+            let entry = entry_of(&ops[1], 9, &ops, Some(&call(caller)));
+            match entry.call {
+                Call::Collective { nature, .. } => nature.get("root").cloned(),
+                _ => None,
+            }
+        };
+        assert_eq!(
+            root("broadcast_object_list", "broadcast").as_deref(),
+            Some("2")
+        );
+        assert_eq!(root("gather_object", "all_gather"), None);
+        // Others may have issued this one meanwhile.
+        assert_eq!(root("broadcast", "broadcast"), None);
+    }
 
     #[test]
     fn ops_have_the_names_of_calls() {
