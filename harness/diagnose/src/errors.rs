@@ -56,6 +56,11 @@ static PATTERNS: LazyLock<Vec<(Regex, Reading)>> = LazyLock::new(|| {
         ),
         // NCCL_SOCKET_IFNAME names no interface of this host.
         (r"(?i)no socket interface found", |_| ErrorCause::Cause),
+        // The end of a process by an exception of a watchdog, and the fault that comes of it: the exception's own message says more.
+        (
+            r"^terminate called after throwing an instance of '(?:c10::DistBackendError|std::runtime_error)'|^Fatal Python error: Aborted",
+            |_| ErrorCause::Effect,
+        ),
         // A collective of another rank has another size or op: NCCL says so on whichever side notices it. An internal error without a
         // cause of its own mostly comes of that too, and so accuses nobody.
         (
@@ -63,7 +68,7 @@ static PATTERNS: LazyLock<Vec<(Regex, Reading)>> = LazyLock::new(|| {
             |_| ErrorCause::Effect,
         ),
         (
-            r"(?i)timed? ?out|timeout|connection (?:closed|reset|refused|was closed)|broken pipe|closed by peer|clients joined|wait\(\) failed|failed to pass|did not (?:check in|respond)|socket|while waiting for send/recv|remote process exited|failed to recv|communicator was aborted|got signal: (?:2|15)\b|KeyboardInterrupt|mismatch between collectives",
+            r"(?i)timed? ?out|timeout|connection (?:closed|reset|refused|was closed)|broken pipe|closed by peer|clients joined|wait\(\) failed|failed to pass|did not (?:check in|respond)|socket|while waiting for send/recv|remote process exited|ncclRemoteError|unhandled system error|failed to recv|communicator was aborted|got signal: (?:2|15)\b|KeyboardInterrupt|mismatch between collectives",
             |_| ErrorCause::Effect,
         ),
         (r"", |_| ErrorCause::Cause),
@@ -91,7 +96,7 @@ mod tests {
 
     #[test]
     fn every_pattern_is_a_pattern() {
-        assert_eq!(PATTERNS.len(), 10);
+        assert_eq!(PATTERNS.len(), 11);
     }
 
     #[test]
@@ -151,6 +156,18 @@ mod tests {
             ),
             (
                 "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:3690, invalid usage, NCCL version 2.28.9\nLast error:\nDuplicate GPU detected : rank 1 and rank 0 both on CUDA device 41000",
+                ErrorCause::Cause,
+            ),
+            (
+                "terminate called after throwing an instance of 'c10::DistBackendError'",
+                ErrorCause::Effect,
+            ),
+            (
+                "NCCL error in: ProcessGroupNCCL.cpp:1961, unhandled system error (run with NCCL_DEBUG=INFO for details), NCCL version 2.21.5",
+                ErrorCause::Effect,
+            ),
+            (
+                "CUDA error: uncorrectable ECC error encountered",
                 ErrorCause::Cause,
             ),
             ("ZeroDivisionError: division by zero", ErrorCause::Cause),

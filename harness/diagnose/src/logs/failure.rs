@@ -25,6 +25,13 @@ static FAULT: LazyLock<Option<Regex>> = LazyLock::new(|| {
         r"^(?:Fatal Python error: |Segmentation fault|Bus error|Illegal instruction|Killed$|terminate called )",
     )
 });
+/// The message of a C++ exception that ends the process, or a thread of a process group: what it says counts.
+static MESSAGE: LazyLock<Option<Regex>> =
+    LazyLock::new(|| pattern(r"(?:^\s*what\(\):|thread terminated with exception:)\s+(\S.*)$"));
+/// What stands before the traceback of an exception that Python itself has dropped.
+const DROPPED: &[&str] = &["Exception ignored in", "--- Logging error ---"];
+/// The outermost function of a traceback that nothing has caught.
+const OUTERMOST: &[&str] = &["<module>", "_run_module_as_main"];
 static ABSENT: LazyLock<Option<Regex>> =
     LazyLock::new(|| pattern(r"\bRanks? ([\d, ]+) failed to pass monitoredBarrier"));
 static MISMATCH: LazyLock<Option<Regex>> = LazyLock::new(|| {
@@ -38,6 +45,8 @@ static MISMATCH: LazyLock<Option<Regex>> = LazyLock::new(|| {
 pub(super) struct Failures {
     /// The traceback that the lines are of.
     traceback: Option<Traceback>,
+    /// Whether the next traceback is that of an exception that Python has dropped.
+    is_dropped: bool,
 }
 
 /// The end of a traceback.
@@ -47,6 +56,8 @@ pub(super) struct Failure {
     pub(super) text: String,
     /// Where it was raised, if that is a traceback's.
     pub(super) place: Option<TracebackEnd>,
+    /// Whether the process cannot have gone on after it: nothing has caught the exception, or the process was aborted.
+    pub(super) is_fatal: bool,
 }
 
 /// Where a traceback ends.
@@ -64,6 +75,8 @@ pub(super) enum TracebackEnd {
 #[derive(Clone, Debug, Default)]
 struct Traceback {
     call: Option<&'static str>,
+    /// Whether the outermost frame is that of a whole program.
+    is_whole: Option<bool>,
     /// The innermost frame: file, line and function.
     last: Option<(String, String, String)>,
     /// Whether the innermost frame's own line may wait for a device.
@@ -115,6 +128,18 @@ impl Failures {
             self.traceback = Some(Traceback::default());
             return None;
         }
+        if DROPPED.iter().any(|words| text.starts_with(words)) {
+            self.is_dropped = true;
+            return None;
+        }
+        if let Some(message) = message(text) {
+            self.traceback = None;
+            return Some(Failure {
+                text: kept(message),
+                place: None,
+                is_fatal: true,
+            });
+        }
         let is = |pattern: &LazyLock<Option<Regex>>| {
             pattern
                 .as_ref()
@@ -126,18 +151,33 @@ impl Failures {
             return None;
         }
         let traceback = self.traceback.take();
+        let is_dropped = std::mem::take(&mut self.is_dropped) && traceback.is_some();
+        let is_fault = is(&FAULT);
         let found = match &traceback {
-            Some(_) => is(&ANY_EXCEPTION),
-            None => is(&EXCEPTION) || is(&FAULT) || text.contains("Watchdog caught collective"),
+            Some(_) => is(&ANY_EXCEPTION) && !is_dropped,
+            None => is(&EXCEPTION) || is_fault || text.contains("Watchdog caught collective"),
         };
         // ChildFailedError is raised by the launcher because of its ranks' errors.
         let is_own = !text.contains("ChildFailedError");
+        let is_whole = |traceback: &Traceback| traceback.is_whole == Some(true);
+        let is_fatal = is_fault || traceback.as_ref().is_some_and(is_whole);
         let failure = || Failure {
             text: kept(text),
             place: traceback.map(|traceback| traceback.place()),
+            is_fatal,
         };
         (found && is_own).then(failure)
     }
+}
+
+/// Returns the message of an exception that ended the process or a thread of a process group; `None` if the line has none.
+fn message(text: &str) -> Option<&str> {
+    // Most lines have none, and a look is cheaper than the pattern.
+    if !text.contains("what():") && !text.contains("terminated with exception:") {
+        return None;
+    }
+    let found = MESSAGE.as_ref()?.captures(text)?;
+    found.get(1).map(|message| message.as_str())
 }
 
 impl Traceback {
@@ -150,6 +190,8 @@ impl Traceback {
         };
         self.may_wait = false;
         let (file, function) = (&found[1], &found[3]);
+        let is_outermost = || OUTERMOST.contains(&function);
+        self.is_whole.get_or_insert_with(is_outermost);
         if self.call.is_none() && file.contains("distributed_c10d") {
             self.call = CALLS.iter().copied().find(|call| *call == function);
         }
@@ -240,6 +282,42 @@ mod tests {
             ["torch.OutOfMemoryError: CUDA out of memory."]
         );
         assert_eq!(errors("loss: 0.1\nError rate: 3\nepoch: 2"), [""; 0]);
+    }
+
+    #[test]
+    fn what_python_has_dropped_is_no_error() {
+        let traceback = "Traceback (most recent call last):\n  File \"a.py\", line 1, in __del__\nAssertionError: can only test a child process";
+        let dropped = format!("Exception ignored in: <function f at 0x7f>\n{traceback}");
+        assert_eq!(errors(&dropped), [""; 0]);
+        assert_eq!(errors(&format!("{dropped}\n{traceback}")).len(), 1);
+    }
+
+    #[test]
+    fn a_cpp_exception_is_what_its_message_says() {
+        let text = "terminate called after throwing an instance of 'c10::DistBackendError'\n  what():  CUDA error: an illegal memory access was encountered";
+        assert_eq!(
+            errors(text)[1],
+            "CUDA error: an illegal memory access was encountered"
+        );
+        assert_eq!(
+            errors(
+                "[PG 0 (default_pg) Rank 3] Process group watchdog thread terminated with exception: CUDA error: uncorrectable ECC error encountered"
+            ),
+            ["CUDA error: uncorrectable ECC error encountered"]
+        );
+    }
+
+    #[test]
+    fn an_error_is_fatal_if_nothing_has_caught_it() {
+        let is_fatal = |outermost: &str| {
+            let text = format!(
+                "Traceback (most recent call last):\n  File \"a.py\", line 1, in {outermost}\n  File \"a.py\", line 2, in <module>\nKeyError: 'a'"
+            );
+            let mut failures = Failures::default();
+            let failure = text.lines().find_map(|line| failures.read(line)).unwrap();
+            failure.is_fatal
+        };
+        assert!(is_fatal("<module>") && !is_fatal("__iter__"));
     }
 
     #[test]

@@ -23,8 +23,8 @@ const ERRORS: usize = 200;
 pub(super) struct RankLog {
     /// What its lines say of phases, each with the line's time.
     pub(super) marks: Vec<(Mark, Option<Moment>)>,
-    /// Errors, each with the number of marks before it.
-    pub(super) errors: Vec<(String, usize)>,
+    /// Errors after which it has not gone on with steps, and has not finished.
+    pub(super) errors: Vec<LoggedError>,
     /// Where the last traceback ends, and the number of marks before it.
     pub(super) place: Option<(TracebackEnd, usize)>,
     pub(super) environment: Environment,
@@ -40,6 +40,16 @@ pub(super) struct RankLog {
     /// Whether a file ends within a line: more may be in a buffer.
     pub(super) is_torn: bool,
     failures: Failures,
+}
+
+/// An error that one rank wrote.
+#[derive(Clone, Debug)]
+pub(super) struct LoggedError {
+    text: String,
+    /// The number of marks before it.
+    at: usize,
+    /// Whether the process cannot have gone on after it.
+    is_fatal: bool,
 }
 
 static STEP: LazyLock<Option<Regex>> = LazyLock::new(|| {
@@ -70,12 +80,16 @@ impl RankLog {
         if finishes {
             self.is_finished = true;
             self.step = None;
+            // Also one that ended an earlier start of the rank.
+            self.errors.clear();
+            self.place = None;
         }
         if let Some(mark) = mark(text) {
             self.push(mark, line.moment);
         } else if !finishes && let Some(step) = STEP.as_ref().and_then(|step| step.find(text)) {
             self.step = Some(step.as_str().to_lowercase());
             self.is_finished = false;
+            self.go_on();
         }
     }
 
@@ -101,6 +115,16 @@ impl RankLog {
         self.push(Mark { edge, name, nature }, None);
     }
 
+    /// Drops errors that the rank has caught, since it makes another step. What ends a process stays: a buffer may hold the lines
+    /// of earlier steps until then.
+    fn go_on(&mut self) {
+        let before = self.errors.len();
+        self.errors.retain(|error| error.is_fatal);
+        if self.errors.len() < before {
+            self.place = None;
+        }
+    }
+
     fn read_error(&mut self, text: &str) -> bool {
         let Some(failure) = self.failures.read(text) else {
             return false;
@@ -108,7 +132,11 @@ impl RankLog {
         if self.errors.len() >= ERRORS {
             self.errors.remove(0);
         }
-        self.errors.push((failure.text, self.marks.len()));
+        self.errors.push(LoggedError {
+            text: failure.text,
+            at: self.marks.len(),
+            is_fatal: failure.is_fatal,
+        });
         if let Some(place) = failure.place {
             self.place = Some((place, self.marks.len()));
         }
@@ -121,7 +149,7 @@ impl RankLog {
             let gone = MARKS / 2;
             self.marks.drain(..gone);
             self.is_cut = true;
-            let places = self.errors.iter_mut().map(|(_, at)| at);
+            let places = self.errors.iter_mut().map(|error| &mut error.at);
             for at in places.chain(self.place.as_mut().map(|(_, at)| at)) {
                 *at = at.saturating_sub(gone);
             }
@@ -139,12 +167,15 @@ impl RankLog {
         let before = self.marks.len();
         for error in &mut self.errors {
             if before == 0 {
-                error.1 = usize::MAX;
+                error.at = usize::MAX;
             }
         }
         let theirs = other.errors.iter();
         let theirs: Vec<_> = theirs
-            .map(|(text, at)| (text.clone(), place(&other, before, *at)))
+            .map(|error| LoggedError {
+                at: place(&other, before, error.at),
+                ..error.clone()
+            })
             .collect();
         self.errors.extend(theirs);
         if let Some((theirs, at)) = &other.place {
@@ -187,8 +218,8 @@ impl RankLog {
         let marks = went_on.map_or(0, |last| last + 1);
         self.errors
             .iter()
-            .filter(move |(_, at)| *at >= marks)
-            .map(|(text, _)| text.as_str())
+            .filter(move |error| error.at >= marks)
+            .map(|error| error.text.as_str())
     }
 
     /// Returns where the traceback of the rank's last lines ends, if they say only that it waited or was interrupted.
@@ -225,6 +256,21 @@ mod tests {
             words(&format!("Before x\n{error}Before destroy_process_group")),
             1
         );
+    }
+
+    #[test]
+    fn an_error_before_more_steps_was_caught() {
+        let words = |text: &str| log(text).final_errors().count();
+        let error = |outermost: &str| {
+            format!(
+                "step 3\nTraceback (most recent call last):\n  File \"a.py\", line 1, in {outermost}\nOSError: x\n"
+            )
+        };
+        assert_eq!(words(&error("__iter__")), 1);
+        assert_eq!(words(&format!("{}step 4", error("__iter__"))), 0);
+        // The steps may have waited in a buffer until the process ended.
+        assert_eq!(words(&format!("{}step 4", error("<module>"))), 1);
+        assert_eq!(words(&format!("{}training finished", error("<module>"))), 0);
     }
 
     #[test]
