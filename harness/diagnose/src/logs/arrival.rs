@@ -33,6 +33,8 @@ pub(super) struct Counted {
     pub(super) came: u32,
     /// Ranks that it waits for altogether.
     pub(super) of: u32,
+    /// The phase that the barrier is part of: `init_process_group`, or `new_group` and the group's name.
+    pub(super) phase: String,
 }
 
 /// Ranks that a store has counted, by barrier.
@@ -50,7 +52,7 @@ fn pattern(text: &str) -> Option<Regex> {
 
 static BARRIER: LazyLock<Option<Regex>> = LazyLock::new(|| {
     pattern(
-        r"(?:Waiting in|initializing process group in) store based barrier (?:to initialize process group for|on) rank: (?P<rank>\d+),(?: for)? key: (?P<key>\S+) \(world_size=(?P<size>\d+), worker_count=(?P<came>\d+)",
+        r"(?:Waiting in|initializing process group in) store based barrier (?:to initialize process group for(?: [\d.]+ seconds)?|on) ?rank:? (?P<rank>\d+),(?: for)? key: (?P<key>\S+) \(world_size=(?P<size>\d+), (?:worker_count|num_workers_joined)=(?P<came>\d+)",
     )
 });
 static ADDED: LazyLock<Option<Regex>> =
@@ -107,29 +109,32 @@ pub(super) fn arrival(text: &str, prefix: Option<u32>) -> Option<Arrival> {
             .name("key")
             .map(|key| key.as_str().trim_end_matches(','));
         let rank = number("rank").or(prefix).filter(|rank| *rank < RANKS)?;
-        let size = number("size");
+        // A group with `use_local_synchronization` has a name without a number, and its barrier is of its members only.
+        let group = key.and_then(|key| Some(key.rsplit_once(':')?.1));
+        let is_local = group.is_some_and(|group| group.parse::<u64>().is_err());
+        let size = number("size").filter(|_| !is_local);
         let counted = key.zip(number("came")).zip(size);
         // Barriers after the first are those of new groups.
-        let is_first = key.is_none_or(|key| key.ends_with(":1") || !key.contains(':'));
+        let is_first = group.is_none_or(|group| matches!(group, "0" | "1"));
         let (name, nature) = match (is_first, nature) {
             (true, Nature::Init) => ("init_process_group".to_owned(), Nature::Init),
             (false, Nature::Init) => {
-                let number = key
-                    .and_then(|key| key.rsplit(':').next())
-                    .unwrap_or_default();
-                (format!("new_group {number}"), Nature::NewGroup(Vec::new()))
+                let group = group.unwrap_or_default();
+                (format!("new_group {group}"), Nature::NewGroup(Vec::new()))
             }
             (_, other) => ("monitored_barrier".to_owned(), other.clone()),
         };
+        let counted = counted.map(|((key, came), of)| Counted {
+            key: key.to_owned(),
+            came,
+            of,
+            phase: name.clone(),
+        });
         Some(Arrival {
             rank,
             mark: Mark { edge, name, nature },
             world_size: size.filter(|size| (1..=RANKS).contains(size)),
-            counted: counted.map(|((key, came), of)| Counted {
-                key: key.to_owned(),
-                came,
-                of,
-            }),
+            counted,
         })
     })
 }
@@ -198,6 +203,18 @@ mod tests {
                 Some(2),
             ),
             (
+                "Waiting in store based barrier to initialize process group for 10.0 secondsrank: 0, key: store_based_barrier_key:2 (world_size=4, num_workers_joined=2, timeout=0:10:00 error=wait timeout)",
+                0,
+                Edge::Begin,
+                Some(4),
+            ),
+            (
+                "DistStoreError: Timed out initializing process group in store based barrier on rank 1, for key: store_based_barrier_key:0f3e9a (world_size=2, num_workers_joined=1, timeout=0:10:00)",
+                1,
+                Edge::Begin,
+                None,
+            ),
+            (
                 "Added key: store_based_barrier_key:1 to store for rank: 5",
                 5,
                 Edge::Begin,
@@ -245,6 +262,7 @@ mod tests {
             key: "k:1".to_owned(),
             came,
             of: 3,
+            phase: "init_process_group".to_owned(),
         };
         counts.add(0, counted(1));
         counts.add(1, counted(2));

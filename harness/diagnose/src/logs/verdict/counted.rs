@@ -7,6 +7,7 @@ use crate::evidence::verb;
 use crate::logs::arrival::Counted;
 use crate::logs::logged::Logged;
 use crate::logs::phase::Nature;
+use crate::logs::watchdog::WORLD;
 use allranks_model::diagnosis::rank_set::named;
 use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
 use allranks_model::names::Rank;
@@ -17,7 +18,7 @@ impl Rules<'_> {
         let too_many = |(counted, _): &&(Counted, BTreeSet<u32>)| counted.came > counted.of;
         let barriers = &self.job.counts.barriers;
         if let Some((counted, _)) = barriers.values().find(too_many) {
-            let Counted { key, came, of } = counted;
+            let Counted { key, came, of, .. } = counted;
             let summary = format!(
                 "the store counts {came} processes in the barrier of a world of {of}: two jobs meet there, or one has been started again with the same store"
             );
@@ -27,7 +28,7 @@ impl Rules<'_> {
         }
         let in_barriers = barriers.values().filter_map(|(counted, ranks)| {
             let is_all = ranks.len() == counted.came as usize && counted.came < counted.of;
-            is_all.then(|| (counted.of, ranks.clone()))
+            is_all.then(|| (counted.of, ranks.clone(), counted.phase.as_str()))
         });
         let in_init = |logged: &Logged| {
             logged
@@ -37,9 +38,9 @@ impl Rules<'_> {
         let joined = self.job.counts.joined.and_then(|(came, of)| {
             let ranks = self.job.ranks.iter().filter(|(_, logged)| in_init(logged));
             let ranks: BTreeSet<u32> = ranks.map(|(rank, _)| *rank).collect();
-            (ranks.len() == came as usize && came < of).then_some((of, ranks))
+            (ranks.len() == came as usize && came < of).then_some((of, ranks, "init_process_group"))
         });
-        let (of, came) = in_barriers.chain(joined).next()?;
+        let (of, came, phase) = in_barriers.chain(joined).next()?;
         let missing: Vec<Rank> = (0..of)
             .filter(|rank| !came.contains(rank))
             .map(Rank)
@@ -49,16 +50,36 @@ impl Rules<'_> {
         }
         let ranks: Vec<Rank> = came.iter().copied().map(Rank).collect();
         let summary = format!(
-            "{} {} not come to init_process_group",
+            "{} {} not come to {phase}",
             named(&missing),
             verb(&missing, "has", "have")
         );
-        let facts = vec![format!(
+        let mut facts = vec![format!(
             "the store counts {} of {of}, and these are {}",
             came.len(),
             named(&ranks)
         )];
-        let (kind, confidence) = (HangKind::MissingRank, Confidence::Likely);
+        let has_left_out = missing.iter().all(|rank| self.has_gone_on(*rank));
+        let kind = match phase.starts_with("new_group") && has_left_out {
+            true => {
+                facts.push(format!(
+                    "{} timed out in a collective of the world: every rank must call new_group, its members or not",
+                    named(&missing)
+                ));
+                HangKind::GroupSkipped
+            }
+            false => HangKind::MissingRank,
+        };
+        let confidence = Confidence::Likely;
         Some(self.diagnosis(kind, confidence, missing, summary, facts))
+    }
+
+    /// Returns true if a rank timed out in a collective of the whole world, and so is past what it has not come to.
+    fn has_gone_on(&self, rank: Rank) -> bool {
+        let works = |logged: &Logged| {
+            let works = logged.log.watchdog.groups.get(WORLD)?;
+            works.timed_out.is_some().then_some(())
+        };
+        self.job.ranks.get(&rank.0).and_then(works).is_some()
     }
 }
