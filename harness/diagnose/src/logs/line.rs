@@ -52,6 +52,7 @@ static HEADER: LazyLock<Option<Regex>> = LazyLock::new(|| {
         r"|\[default(?P<local>\d+)\]:",
         r"|\[(?i:rank)[ _:]*(?P<rank>\d+)\]:?",
         r"|(?i:rank)[ _:=]?(?P<bare>\d+)(?:/\d+)?\s*[:|>\]]",
+        r"|(?i:rank): (?P<own>\d+),",
         r"|\[\d+,(?P<mpi>\d+)\]<std\w+>:?",
         // (RayWorkerWrapper pid=4009, ip=10.0.0.1), (VllmWorker rank=2 pid=251), (Worker_TP1 pid=251).
         r"|\((?P<actor>[A-Za-z][\w.:]*)(?: rank=(?P<arank>\d+)| (?P<aengine>[A-Z]{2}\d+(?:_[A-Z]{2}\d+)*))? pid=(?P<pid>\d+)(?:, ip=(?P<ip>[^)\s]+))?\)",
@@ -62,6 +63,8 @@ static HEADER: LazyLock<Option<Regex>> = LazyLock::new(|| {
         r"|[\[(]?", level!(), r"[\])]?(?::[\w.]*:?)?(?:\s+-|\s*\|)?",
         // DeepSpeed: [engine.py:1810:_log].
         r"|\[[\w./-]+\.\w+:\d+(?::[\w<>]+)?\]",
+        // axolotl, TorchTitan.
+        r"|\[PID:\d+\]|\[titan\]",
         r"|\[std(?:out|err)\]|std(?:out|err):",
         r"|-|\|",
         r")(?: |$|(?P<on>\S))"
@@ -151,6 +154,7 @@ impl<'a> LogLine<'a> {
             .and_then(|engine| captured(&TENSOR_RANK, engine));
         let after_rank = number("rank")
             .or(number("bare"))
+            .or(number("own"))
             .or(number("mpi"))
             .or(number("arank"))
             .or(tensor);
@@ -268,6 +272,19 @@ mod tests {
             ),
             ("[default3]:Before x", None, Some(3), "Before x"),
             ("rank 2: Before x", Some(2), None, "Before x"),
+            (
+                "[2025-05-16 14:04:33,411] [INFO] [axolotl.utils.data.sft:301] [PID:5517] [RANK:2] Before x",
+                Some(2),
+                None,
+                "Before x",
+            ),
+            (
+                "[rank2]:[titan] 2026-02-24 19:47:20,000 - root - INFO - Training completed",
+                Some(2),
+                None,
+                "Training completed",
+            ),
+            ("rank: 2, barrier", Some(2), None, "barrier"),
             ("Rank 2 | After x", Some(2), None, "After x"),
             ("[1,4]<stdout>:Before x", Some(4), None, "Before x"),
             (

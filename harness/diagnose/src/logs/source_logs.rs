@@ -63,6 +63,8 @@ static LABEL: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"^\s*(?:(\d{1,5}): ?|\[(\d{1,9})\](?: |$))").ok());
 /// Lines that have to begin so before numbers are taken for ranks or lines.
 const LABELS: usize = 5;
+/// What lines of a launcher itself begin with, between those of its ranks.
+const LAUNCHERS: &[&str] = &["srun:", "slurmstepd:", "salloc:", "mpirun:", "mpiexec:"];
 /// Lines that are looked at for that.
 const LOOK: usize = 200;
 
@@ -159,7 +161,8 @@ fn numbers(source: &Source) -> io::Result<Numbers> {
     let mut is_all = true;
     let (mut seen, mut in_brackets) = (0, false);
     source.each_line(|raw| {
-        if !raw.trim().is_empty() {
+        let is_launchers = LAUNCHERS.iter().any(|name| raw.starts_with(name));
+        if !raw.trim().is_empty() && !is_launchers {
             seen += 1;
             let label = LABEL.as_ref().and_then(|label| label.captures(raw));
             in_brackets |= label.as_ref().is_some_and(|label| label.get(2).is_some());
@@ -334,6 +337,11 @@ mod tests {
             (
                 "job.log",
                 "0: Before x\n1: Before x\n0: After x",
+                vec![(0, 2), (1, 1)],
+            ),
+            (
+                "job.log",
+                "srun: job 7 queued\n0: Before x\nsrun: error: x\n1: Before x\n0: After x",
                 vec![(0, 2), (1, 1)],
             ),
             (
