@@ -7,6 +7,7 @@ use std::time::Duration;
 use regex::Regex;
 
 use super::arrival::Counts;
+use super::dead_workers::DeadWorkers;
 use super::failure::Accusations;
 use super::launcher::{Launcher, ending, is_killed_by_signal};
 use super::logged::{Logged, Step, logged};
@@ -38,6 +39,7 @@ pub(super) struct Job {
     pub(super) launcher: Launcher,
     pub(super) accusations: Accusations,
     pub(super) counts: Counts,
+    pub(super) dead_workers: DeadWorkers,
     /// What flight recorders held, by rank.
     pub(super) dumps: BTreeMap<u32, Dump>,
     /// Lines that belong to no rank, as far as anything says.
@@ -57,6 +59,7 @@ impl Job {
         let mut rank_logs: BTreeMap<u32, RankLog> = BTreeMap::new();
         let (mut launcher, mut accusations) = (Launcher::default(), Accusations::default());
         let (mut counts, mut stray) = (Counts::default(), RankLog::default());
+        let mut dead_workers = DeadWorkers::default();
         let is_named =
             !dumps.is_empty() || sources_logs.iter().any(|one| !one.rank_logs.is_empty());
         let has_numbers = sources.iter().any(|source| owner::has_number(&source.path));
@@ -65,6 +68,7 @@ impl Job {
             launcher.merge(source_logs.launcher);
             accusations.merge(source_logs.accusations);
             counts.merge(source_logs.counts);
+            dead_workers.merge(source_logs.dead_workers);
             let own = match by_order {
                 true => Some((number, source_logs.stray)),
                 false => {
@@ -112,6 +116,7 @@ impl Job {
             launcher,
             accusations,
             counts,
+            dead_workers,
             dumps,
             stray,
             last,

@@ -15,6 +15,8 @@
 //! | `failure` | tracebacks, and what torch says of others |
 //! | `environment` | `MASTER_PORT=29500` |
 //! | `launcher` | torchrun's table of failures |
+//! | `dead_workers` | workers that an engine says have died |
+//! | `communicator` | the ranks that processes have in NCCL's communicators |
 //! | `watchdog` | the numbers in the lines of NCCL's watchdog |
 //! | `recorder`, `pickle` | dumps of flight recorders |
 //! | `dumps` | those of a job that runs |
@@ -30,6 +32,8 @@
 
 mod arrival;
 mod behind;
+mod communicator;
+mod dead_workers;
 mod dumps;
 mod environment;
 mod failure;

@@ -10,6 +10,8 @@ use rayon::prelude::*;
 use regex::Regex;
 
 use super::arrival::{Counts, arrival};
+use super::communicator::Communicator;
+use super::dead_workers::DeadWorkers;
 use super::failure::Accusations;
 use super::launcher::Launcher;
 use super::line::{LogLine, RANKS, may_name_a_rank, parts};
@@ -28,6 +30,7 @@ pub(super) struct SourceLogs {
     pub(super) launcher: Launcher,
     pub(super) accusations: Accusations,
     pub(super) counts: Counts,
+    pub(super) dead_workers: DeadWorkers,
 }
 
 /// What a source shows of its ranks at a first reading.
@@ -39,6 +42,8 @@ pub(super) struct Survey {
     locals: BTreeMap<u32, u32>,
     /// Ranks of processes that a launcher names; no rank if it has none, or several.
     processes: BTreeMap<String, Option<u32>>,
+    /// The largest communicator of NCCL that each process has made.
+    communicators: BTreeMap<String, Communicator>,
     /// Whether torchrun put the number within the host before lines.
     is_torchruns: bool,
     numbers: Numbers,
@@ -88,6 +93,7 @@ impl Survey {
             survey.read(raw);
             ControlFlow::Continue(())
         })?;
+        survey.name_processes();
         // Numbers that could be a rank's are none where lines or the file say another.
         if survey.numbers == Numbers::Ranks && has_owner {
             survey.numbers = Numbers::None;
@@ -116,12 +122,45 @@ impl Survey {
                 }
             }
             if let Some(process) = line.process {
+                if let Some(one) = Communicator::read(&line.text) {
+                    let largest = self.communicators.entry(process.clone()).or_insert(one);
+                    *largest = (*largest).max(one);
+                }
                 match (self.processes.get_mut(&process), line.rank) {
                     (None, rank) => drop(self.processes.insert(process, rank)),
                     (Some(known @ None), Some(rank)) => *known = Some(rank),
                     (Some(Some(_) | None), _) => {}
                 }
             }
+        }
+    }
+
+    /// Gives processes the ranks that they have in the largest communicator: the world's, if each of its ranks is one of them.
+    fn name_processes(&mut self) {
+        let Some(size) = self.communicators.values().map(|one| one.size).max() else {
+            return;
+        };
+        let members = self
+            .communicators
+            .iter()
+            .filter(|(_, one)| one.size == size);
+        let ranks: BTreeSet<u32> = members.clone().map(|(_, one)| one.rank).collect();
+        if ranks.len() != size as usize || members.clone().count() != ranks.len() {
+            return;
+        }
+        for (process, one) in members {
+            let known = self.processes.entry(process.clone()).or_default();
+            *known = known.or(Some(one.rank));
+        }
+    }
+
+    /// Returns the rank of a process by its id; `None` if it is not known, or processes of several hosts have that id.
+    fn rank_of(&self, pid: &str) -> Option<u32> {
+        let is_it = |process: &str| process.split('@').next() == Some(pid);
+        let mut ranks = self.processes.iter().filter(|(process, _)| is_it(process));
+        match (ranks.next(), ranks.next()) {
+            (Some((_, rank)), None) => *rank,
+            _ => None,
         }
     }
 
@@ -199,6 +238,10 @@ impl SourceLogs {
             for part in parts(raw) {
                 let mut line = LogLine::read(part);
                 line.rank = label.or(line.rank);
+                // An engine that is one of several numbers its own workers from 0.
+                if !part.contains("(EngineCore_DP") {
+                    source_logs.dead_workers.read(&line.text);
+                }
                 source_logs.read(&line, survey, owner);
             }
             ControlFlow::Continue(())
@@ -213,6 +256,7 @@ impl SourceLogs {
         {
             log.watchdog.close();
         }
+        source_logs.dead_workers.name(|pid| survey.rank_of(pid));
         Ok(source_logs)
     }
 
@@ -363,6 +407,41 @@ mod tests {
         ] {
             assert_eq!(marks(&source_logs(path, text)), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn a_communicator_of_all_tells_the_ranks_of_processes() {
+        let init = |pid: u32, rank: u32, of: u32| {
+            format!(
+                "(W pid={pid}) h:{pid}:9 [0] NCCL INFO ncclCommInitRank comm 0x5f rank {rank} nranks {of} cudaDev 0 - Init COMPLETE\n"
+            )
+        };
+        let of_two = format!("{}{}", init(7, 1, 2), init(8, 0, 2));
+        assert_eq!(
+            marks(&source_logs(
+                "job.log",
+                &format!("{of_two}(W pid=7) Before x")
+            )),
+            [(0, 0), (1, 1)]
+        );
+        let dead = format!(
+            "{of_two}ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task.\n\tpid: 8\n"
+        );
+        let dead_workers = source_logs("job.log", &dead).dead_workers;
+        assert_eq!(dead_workers.ranks.keys().copied().collect::<Vec<_>>(), [0]);
+        let engine = "(EngineCore_DP1 pid=7) Worker proc VllmWorker-0 died unexpectedly, shutting down executor.";
+        assert!(source_logs("job.log", engine).dead_workers.ranks.is_empty());
+        // Two communicators of two ranks each: neither is the world's.
+        let pairs = format!(
+            "{of_two}{}{}(W pid=7) Before x",
+            init(9, 1, 2),
+            init(10, 0, 2)
+        );
+        assert!(
+            marks(&source_logs("job.log", &pairs))
+                .iter()
+                .all(|(_, marks)| *marks == 0)
+        );
     }
 
     #[test]

@@ -33,6 +33,7 @@ pub(super) fn verdict(job: &Job) -> Option<Diagnosis> {
     let by_rules = diagnose(&evidence);
     let found = rules
         .killed_by_signal()
+        .or_else(|| rules.died())
         .or_else(|| rules.port_in_use())
         .or_else(|| Some(by_rules.clone()).filter(says_itself))
         .or_else(|| rules.fingerprints())
@@ -107,6 +108,7 @@ impl Rules<'_> {
             || timed_out()
             || ended()
             || accused()
+            || !self.job.dead_workers.ranks.is_empty()
             || (raised() && !self.is_over())
             || behind(self.job).is_some()
     }

@@ -42,6 +42,26 @@ impl Rules<'_> {
         ))
     }
 
+    /// Finds the workers that an engine or the kernel says have died, unless they had given up because of others.
+    pub(super) fn died(&self) -> Option<Diagnosis> {
+        let gave_up = |rank: &u32| {
+            let log = self.job.ranks.get(rank).map(|logged| &logged.log);
+            log.is_some_and(|log| log.cause().is_none() && log.final_errors().next().is_some())
+        };
+        let dead = self.job.dead_workers.ranks.iter();
+        let dead: Vec<_> = dead.filter(|(rank, _)| !gave_up(rank)).collect();
+        let line = (*dead.first()?.1).clone();
+        let culprits: Vec<Rank> = dead.into_iter().map(|(rank, _)| Rank(*rank)).collect();
+        let summary = format!("{} ended: {line}", named(&culprits));
+        Some(self.diagnosis(
+            HangKind::PeerDead,
+            Confidence::Likely,
+            culprits,
+            summary,
+            vec![line],
+        ))
+    }
+
     /// Finds ranks that could not listen because the port is in use.
     pub(super) fn port_in_use(&self) -> Option<Diagnosis> {
         let refused = |(rank, logged): (&u32, &Logged)| {

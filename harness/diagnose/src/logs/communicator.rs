@@ -1,0 +1,54 @@
+//! Reads the lines in which NCCL says what rank a process has in a communicator (`NCCL_DEBUG=INFO`).
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+/// A process's part in a communicator. Of two, the larger one is greater.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Communicator {
+    /// The number of its ranks.
+    pub(super) size: u32,
+    /// The rank of the process in it.
+    pub(super) rank: u32,
+}
+
+static INIT: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(r"NCCL INFO (?:ncclCommInitRank\w* )?comm \S+ rank (\d+) n[rR]anks (\d+) ").ok()
+});
+
+impl Communicator {
+    /// Returns what a line says of a communicator; `None` if it says nothing of one.
+    pub(super) fn read(text: &str) -> Option<Self> {
+        // Most lines say nothing of one, and a look is cheaper than the pattern.
+        if !text.contains("NCCL INFO ") {
+            return None;
+        }
+        let found = INIT.as_ref()?.captures(text)?;
+        let (rank, size) = (found[1].parse().ok()?, found[2].parse().ok()?);
+        (rank < size).then_some(Self { size, rank })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_nccl_are_read() {
+        for (text, expected) in [
+            (
+                "n:1:2 [5] NCCL INFO ncclCommInitRank comm 0x5f rank 5 nranks 8 cudaDev 5 - Init COMPLETE",
+                Some((8, 5)),
+            ),
+            (
+                "n:1:2 [1] NCCL INFO comm 0x7f rank 1 nranks 4 cudaDev 1 busId 1a0 - Init COMPLETE",
+                Some((4, 1)),
+            ),
+            ("n:1:2 [1] NCCL INFO Bootstrap : Using eth0", None),
+        ] {
+            let found = Communicator::read(text).map(|one| (one.size, one.rank));
+            assert_eq!(found, expected, "{text}");
+        }
+    }
+}
