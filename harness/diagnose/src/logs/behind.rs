@@ -162,10 +162,7 @@ pub(super) fn alone(job: &Job) -> Option<(Vec<Rank>, Vec<Rank>)> {
 /// Returns the ranks that are in a phase of their own which the ranks that timed out in a collective have passed, the
 /// ranks that timed out, and the name of the phase; `None` if there are no such ranks.
 pub(super) fn still_busy(job: &Job) -> Option<(Vec<Rank>, Vec<Rank>, String)> {
-    let timed_out = |logged: &Logged| {
-        let mut works = logged.log.watchdog.groups.values();
-        works.any(|works| works.timed_out.is_some())
-    };
+    let timed_out = |logged: &Logged| logged.log.watchdog.timed_out();
     let (waiting, rest): (Vec<_>, Vec<_>) =
         job.ranks.iter().partition(|(_, logged)| timed_out(logged));
     let has_passed = |logged: &Logged, key: &str, times: usize| {

@@ -25,6 +25,10 @@ pub(super) struct RankLog {
     pub(super) marks: Vec<(Mark, Option<Moment>)>,
     /// Errors after which it has not gone on with steps, and has not finished.
     pub(super) errors: Vec<LoggedError>,
+    /// When it first wrote an error.
+    pub(super) failed: Option<Moment>,
+    /// When its launcher first said that it had been told to stop, by SIGTERM.
+    pub(super) told_to_stop: Option<Moment>,
     /// Where the last traceback ends, and the number of marks before it.
     pub(super) place: Option<(TracebackEnd, usize)>,
     pub(super) environment: Environment,
@@ -71,7 +75,11 @@ impl RankLog {
         }
         self.environment.read(text);
         self.watchdog.read(text);
+        if text.contains("Received 15 death signal") {
+            self.told_to_stop = self.told_to_stop.or(self.last);
+        }
         if self.read_error(text) {
+            self.failed = self.failed.or(self.last);
             return;
         }
         let finishes = FINISHED
@@ -82,7 +90,9 @@ impl RankLog {
             self.step = None;
             // Also one that ended an earlier start of the rank.
             self.errors.clear();
+            self.watchdog = Watchdog::default();
             self.place = None;
+            self.failed = None;
         }
         if let Some(mark) = mark(text) {
             self.push(mark, line.moment);
@@ -122,6 +132,7 @@ impl RankLog {
         self.errors.retain(|error| error.is_fatal);
         if self.errors.len() < before {
             self.place = None;
+            self.failed = None;
         }
     }
 
@@ -195,6 +206,9 @@ impl RankLog {
             world_size: environment.world_size.or(self.environment.world_size),
             rank: environment.rank.or(self.environment.rank),
         };
+        self.failed = first(self.failed, other.failed);
+        self.told_to_stop = first(self.told_to_stop, other.told_to_stop);
+        self.watchdog.is_stuck |= other.watchdog.is_stuck;
         for (group, works) in other.watchdog.groups {
             self.watchdog.groups.entry(group).or_insert(works);
         }
@@ -236,6 +250,15 @@ impl RankLog {
     }
 }
 
+/// Returns the earlier of two times; the first if they are written in different forms.
+fn first(one: Option<Moment>, other: Option<Moment>) -> Option<Moment> {
+    let later = one.zip(other).and_then(|(one, other)| one.since(other));
+    match later {
+        Some(seconds) if seconds > 0.0 => other,
+        _ => one.or(other),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -271,6 +294,14 @@ mod tests {
         // The steps may have waited in a buffer until the process ended.
         assert_eq!(words(&format!("{}step 4", error("<module>"))), 1);
         assert_eq!(words(&format!("{}training finished", error("<module>"))), 0);
+    }
+
+    #[test]
+    fn a_rank_that_has_finished_waits_for_nothing() {
+        let timeout = "Watchdog caught collective operation timeout: WorkNCCL(SeqNum=3, OpType=ALLREDUCE) ran for 600020 milliseconds\n[PG 0 (default_pg) Rank 3] Timeout at NCCL work: 3, last enqueued NCCL work: 4, last completed NCCL work: 2.";
+        assert!(log(timeout).watchdog.timed_out());
+        let restarted = log(&format!("{timeout}\nstep 4\ntraining finished"));
+        assert!(restarted.cause().is_none() && !restarted.watchdog.timed_out());
     }
 
     #[test]

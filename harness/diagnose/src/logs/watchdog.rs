@@ -11,6 +11,8 @@ use regex::Regex;
 pub(super) struct Watchdog {
     /// The works of each group: `default_pg`, or its name and number.
     pub(super) groups: BTreeMap<String, Works>,
+    /// Whether its monitor says that the watchdog itself hangs: a call of CUDA or another thread does not let it run.
+    pub(super) is_stuck: bool,
     /// A work that timed out, and whose group a later line names.
     pending: Option<Work>,
 }
@@ -58,6 +60,7 @@ static GROUP: LazyLock<Option<Regex>> = LazyLock::new(|| {
 impl Watchdog {
     /// Reads the next line.
     pub(super) fn read(&mut self, text: &str) {
+        self.is_stuck |= text.contains("watchdog got stuck for ");
         if !text.contains("work: ") && !text.contains("WorkNCCL(") {
             return;
         }
@@ -87,6 +90,12 @@ impl Watchdog {
             });
             works.timed_out = self.pending.take().or(unnamed);
         }
+    }
+
+    /// Returns true if a work of any group timed out.
+    pub(super) fn timed_out(&self) -> bool {
+        let mut works = self.groups.values();
+        works.any(|works| works.timed_out.is_some())
     }
 
     /// Ends the reading: a work whose group no line names belongs to the world if no other group is named.

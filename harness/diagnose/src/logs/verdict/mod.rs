@@ -4,7 +4,10 @@
 mod by_rules;
 mod counted;
 mod places;
+mod silent;
+mod stopped;
 mod told;
+mod unique_id;
 mod works;
 
 use std::collections::BTreeMap;
@@ -41,6 +44,9 @@ pub(super) fn verdict(job: &Job) -> Option<Diagnosis> {
         .or_else(|| rules.counted())
         .or_else(|| rules.recorded())
         .or_else(|| rules.works())
+        .or_else(|| rules.told_to_stop())
+        .or_else(|| rules.awaited_id())
+        .or_else(|| rules.silent())
         .or_else(|| {
             Some(by_rules)
                 .filter(|rule| rules.is_likely(rule))
@@ -98,10 +104,7 @@ impl Rules<'_> {
         };
         let timed_out = || {
             let mut all = self.job.ranks.values();
-            all.any(|logged| {
-                let mut works = logged.log.watchdog.groups.values();
-                works.any(|works| works.timed_out.is_some())
-            })
+            all.any(|logged| logged.log.watchdog.timed_out())
         };
         waits
             || recorded()

@@ -49,10 +49,7 @@ impl Rules<'_> {
         let works = ranks.iter().filter_map(|(.., work)| *work);
         let number = works.map(|work| work.number).max()?;
         // A rank that has timed out in an earlier one waits there.
-        let waits_elsewhere = |rank: u32| {
-            let mut works = self.job.ranks[&rank].log.watchdog.groups.values();
-            works.any(|works| works.timed_out.is_some())
-        };
+        let waits_elsewhere = |rank: u32| self.job.ranks[&rank].log.watchdog.timed_out();
         let is_late = |(rank, reached, work): &&Reached<'_>| {
             *reached < number && work.is_none() && !waits_elsewhere(*rank)
         };

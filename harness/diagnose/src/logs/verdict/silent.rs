@@ -1,0 +1,54 @@
+//! The verdict by the one rank whose watchdog says nothing.
+
+use super::Rules;
+use crate::logs::logged::Logged;
+use crate::logs::watchdog::WORLD;
+use allranks_model::diagnosis::rank_set::named;
+use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
+use allranks_model::names::Rank;
+
+/// Ranks that a world must have for one of them to be told from the rest.
+const LEAST: usize = 3;
+
+impl Rules<'_> {
+    /// Finds the only rank of the world that has not timed out in the collective in which all others have: it is not in it. A
+    /// rank of which there are no logs may have timed out, too.
+    pub(super) fn silent(&self) -> Option<Diagnosis> {
+        if self.job.ranks.len() < LEAST || !self.job.absent().is_empty() {
+            return None;
+        }
+        let timed_out = |(_, logged): &(&u32, &Logged)| logged.log.watchdog.timed_out();
+        let (waiting, rest): (Vec<_>, Vec<_>) = self.job.ranks.iter().partition(timed_out);
+        let [(silent, logged)] = rest[..] else {
+            return None;
+        };
+        let number = |logged: &Logged| {
+            let works = logged.log.watchdog.groups.get(WORLD)?;
+            works.timed_out.as_ref().map(|work| work.number)
+        };
+        let work = number(waiting.first()?.1)?;
+        let is_same = waiting
+            .iter()
+            .all(|(_, logged)| number(logged) == Some(work));
+        if !is_same || logged.log.is_torn || logged.log.final_errors().next().is_some() {
+            return None;
+        }
+        let victims: Vec<Rank> = waiting.iter().map(|(rank, _)| Rank(**rank)).collect();
+        let mut facts = vec![format!(
+            "{} timed out in work {work} of group {WORLD}, and rank {silent} did not",
+            named(&victims)
+        )];
+        if logged.log.watchdog.is_stuck {
+            facts.push(format!(
+                "the watchdog of rank {silent} hung: a call of CUDA or a thread that keeps Python's lock did not let it run"
+            ));
+        }
+        let summary = format!(
+            "rank {silent} has not come to work {work} of group {WORLD}, in which all others timed out"
+        );
+        let culprits = vec![Rank(*silent)];
+        let (kind, confidence) = (HangKind::Behind, Confidence::Likely);
+        let found = self.diagnosis(kind, confidence, culprits, summary, facts);
+        Some(Diagnosis { victims, ..found })
+    }
+}

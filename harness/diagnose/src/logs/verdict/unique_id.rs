@@ -1,0 +1,92 @@
+//! The verdict by the errors of ranks that waited for the id of an NCCL communicator.
+
+use std::collections::BTreeSet;
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use super::Rules;
+use crate::evidence::verb;
+use allranks_model::diagnosis::rank_set::named;
+use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
+use allranks_model::names::Rank;
+
+static AWAITED: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(
+        r"\[(\d+)\] is setting up NCCL communicator and retrieving ncclUniqueId from \[(\d+)\] via .* by key '.*timeout",
+    )
+    .ok()
+});
+
+impl Rules<'_> {
+    /// Finds the rank whose id others waited for: it has not come to its first collective. The numbers are those of a group, and
+    /// count only if each rank that waits has its own number there.
+    pub(super) fn awaited_id(&self) -> Option<Diagnosis> {
+        let mut waiting = Vec::new();
+        let mut roots = BTreeSet::new();
+        for (rank, logged) in &self.job.ranks {
+            let found = logged.log.final_errors().find_map(awaited);
+            let Some((own, root)) = found else {
+                continue;
+            };
+            if own != *rank {
+                return None;
+            }
+            waiting.push(Rank(*rank));
+            roots.insert(root);
+        }
+        let root = roots.pop_first().filter(|_| roots.is_empty())?;
+        // A rank that has given up waits elsewhere, and one of which nothing is known may do so.
+        let is_alive = match self.job.ranks.get(&root) {
+            Some(logged) => {
+                logged.log.final_errors().next().is_none() && !logged.log.watchdog.timed_out()
+            }
+            None => false,
+        };
+        if !is_alive {
+            return None;
+        }
+        let culprits = vec![Rank(root)];
+        let summary = format!(
+            "rank {root} has not come to a collective, where {} {}",
+            named(&waiting),
+            verb(&waiting, "waits", "wait")
+        );
+        let facts = vec![format!(
+            "{} waited for the id of NCCL's communicator, which rank {root} stores when it comes to the group's first collective",
+            named(&waiting)
+        )];
+        let (kind, confidence) = (HangKind::Behind, Confidence::Likely);
+        let found = self.diagnosis(kind, confidence, culprits, summary, facts);
+        Some(Diagnosis {
+            victims: waiting,
+            ..found
+        })
+    }
+}
+
+/// Returns a rank and the one whose id it has waited for, as numbers of a group; `None` if an error is of something else.
+fn awaited(error: &str) -> Option<(u32, u32)> {
+    if !error.contains("ncclUniqueId") {
+        return None;
+    }
+    let found = AWAITED.as_ref()?.captures(error)?;
+    Some((found[1].parse().ok()?, found[2].parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_error_names_both_ranks() {
+        let text = |why: &str| {
+            format!(
+                "torch.distributed.DistBackendError: [3] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via c10d key-value store by key '0', but store->get('0') got error: {why}"
+            )
+        };
+        assert_eq!(awaited(&text("wait timeout after 1800000ms")), Some((3, 0)));
+        // The store has gone, and with it perhaps the rank: others are asked for that.
+        assert_eq!(awaited(&text("Connection reset by peer")), None);
+    }
+}
