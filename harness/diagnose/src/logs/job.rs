@@ -128,7 +128,10 @@ impl Job {
     pub(super) fn is_silent(&self) -> bool {
         let says = |logged: &Logged| {
             let log = &logged.log;
-            !logged.begun.is_empty() || !log.errors.is_empty() || !log.watchdog.groups.is_empty()
+            !logged.begun.is_empty()
+                || !log.errors.is_empty()
+                || !log.watchdog.groups.is_empty()
+                || log.is_finished
         };
         self.launcher.exits.is_empty()
             && self.accusations.absent.is_empty()

@@ -61,13 +61,12 @@ impl Logged {
         };
         let is_counted = |mark: &Mark| !any_cut || mark.name.contains(|c: char| c.is_ascii_digit());
         for (mark, moment) in marks.iter().filter(|(mark, _)| is_counted(mark)) {
+            let stays = |step: &Step| {
+                let is_call = matches!(step.nature, Nature::Collective(_) | Nature::Message { .. });
+                ended.knows(&step.name, &step.nature) && !is_call
+            };
             match mark.edge {
                 Edge::Begin => {
-                    let stays = |step: &Step| {
-                        let is_call =
-                            matches!(step.nature, Nature::Collective(_) | Nature::Message { .. });
-                        ended.knows(&step.name, &step.nature) && !is_call
-                    };
                     while let Some(step) = logged.step() {
                         if stays(step) {
                             break;
@@ -86,7 +85,13 @@ impl Logged {
                     let begun = begun.or_else(|| is(&|step| mark.is_like(&step.nature)));
                     match begun {
                         Some(place) => logged.open.truncate(place),
-                        None => logged.begin(mark, *moment),
+                        // It has gone on to something whose begin it has not written.
+                        None => {
+                            while logged.step().is_some_and(|step| !stays(step)) {
+                                logged.open.pop();
+                            }
+                            logged.begin(mark, *moment);
+                        }
                     }
                 }
             }
@@ -190,4 +195,23 @@ fn key(mark: &Mark) -> String {
         .chain(numbers)
         .collect::<Vec<_>>()
         .join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::logs::line::LogLine;
+
+    #[test]
+    fn an_end_without_its_begin_shows_that_the_rank_has_gone_on() {
+        let now = |text: &str| {
+            let mut log = RankLog::default();
+            text.lines().for_each(|line| log.read(&LogLine::read(line)));
+            let logged = logged([(0, log)].into());
+            logged[&0].step().map(|step| step.name.clone())
+        };
+        let begin = "Init torch distributed begin.";
+        assert_eq!(now(begin).as_deref(), Some("init torch distributed"));
+        assert_eq!(now(&format!("{begin}\nLoad weight end. type=Llama")), None);
+    }
 }
