@@ -65,6 +65,8 @@ pub(super) struct Failure {
 pub(super) enum TracebackEnd {
     /// In a call of `torch.distributed`: its name.
     Call(&'static str),
+    /// In `send`, or in `recv` if `sends` is false: and the line of code that calls it.
+    Message { sends: bool, code: String },
     /// In code that is not torch's: `data.py:18 in load`.
     Own(String),
     /// In something that may or may not wait for others.
@@ -75,6 +77,10 @@ pub(super) enum TracebackEnd {
 #[derive(Clone, Debug, Default)]
 struct Traceback {
     call: Option<&'static str>,
+    /// Whether it sends, and the line of code, if it is in a message.
+    message: Option<(bool, String)>,
+    /// The last line of code that is not torch's.
+    code: String,
     /// Whether the outermost frame is that of a whole program.
     is_whole: Option<bool>,
     /// The innermost frame: file, line and function.
@@ -84,7 +90,7 @@ struct Traceback {
 }
 
 /// Calls of `torch.distributed` in which ranks wait for others.
-const CALLS: &[&str] = &[
+pub(super) const CALLS: &[&str] = &[
     "all_gather",
     "all_gather_into_tensor",
     "all_gather_object",
@@ -184,6 +190,10 @@ impl Traceback {
     fn read(&mut self, text: &str) {
         let Some(found) = FRAME.as_ref().and_then(|frame| frame.captures(text)) else {
             if !text.trim_start().starts_with(['^', '~']) {
+                let is_own = |(file, ..): &(String, String, String)| !file.contains("/torch/");
+                if self.last.as_ref().is_some_and(is_own) {
+                    text.trim().clone_into(&mut self.code);
+                }
                 self.may_wait |= WAITS.iter().any(|wait| text.contains(wait));
             }
             return;
@@ -194,6 +204,9 @@ impl Traceback {
         self.is_whole.get_or_insert_with(is_outermost);
         if self.call.is_none() && file.contains("distributed_c10d") {
             self.call = CALLS.iter().copied().find(|call| *call == function);
+            if self.message.is_none() && matches!(function, "send" | "recv") {
+                self.message = Some((function == "send", kept(&self.code)));
+            }
         }
         self.last = Some((file.to_owned(), found[2].to_owned(), function.to_owned()));
     }
@@ -201,6 +214,9 @@ impl Traceback {
     fn place(self) -> TracebackEnd {
         if let Some(call) = self.call {
             return TracebackEnd::Call(call);
+        }
+        if let Some((sends, code)) = self.message {
+            return TracebackEnd::Message { sends, code };
         }
         match self.last {
             Some((file, line, function)) if !self.may_wait && !file.contains("/torch/") => {
@@ -337,6 +353,9 @@ mod tests {
             place(&format!("{own}{torch}")),
             TracebackEnd::Call("barrier")
         );
+        let send = "  File \"/app/pipe.py\", line 11, in <module>\n    dist.send(H,dst=r+1)\n    ^^^^\n  File \"/venv/torch/distributed/c10d_logger.py\", line 83, in wrapper\n    return func(*args, **kwargs)\n  File \"/venv/torch/distributed/distributed_c10d.py\", line 2629, in send\n    work.wait()\n";
+        let code = "dist.send(H,dst=r+1)".to_owned();
+        assert_eq!(place(send), TracebackEnd::Message { sends: true, code });
         assert_eq!(place(loss), TracebackEnd::Other);
         assert_eq!(
             place("  File \"/venv/torch/cuda/__init__.py\", line 1, in f\n"),

@@ -8,6 +8,7 @@ use regex::Regex;
 
 use super::failure::TracebackEnd;
 use super::moment::Moment;
+use super::peer::peer;
 use super::phase::{Edge, Mark, Nature};
 use super::rank_log::RankLog;
 
@@ -52,7 +53,7 @@ impl Logged {
 
     /// Follows the marks of a rank. A phase whose end no rank ever writes is over when the next one begins; so are
     /// collectives and messages.
-    fn of(mut log: RankLog, ended: &Ended, any_cut: bool) -> Self {
+    fn of(rank: u32, mut log: RankLog, ended: &Ended, any_cut: bool) -> Self {
         let marks = std::mem::take(&mut log.marks);
         let mut logged = Self {
             begun: Vec::new(),
@@ -97,12 +98,12 @@ impl Logged {
             }
         }
         logged.log.marks = marks;
-        logged.interrupt();
+        logged.interrupt(rank);
         logged
     }
 
     /// Adds the call, or the place in its own code, that the rank's last traceback shows it in.
-    fn interrupt(&mut self) {
+    fn interrupt(&mut self, rank: u32) {
         let Some(place) = self.log.interrupted() else {
             return;
         };
@@ -112,6 +113,14 @@ impl Logged {
         };
         let (name, nature) = match place {
             TracebackEnd::Call(call) => ((*call).to_owned(), nature(call)),
+            TracebackEnd::Message { sends, code } => {
+                let Some(peer) = peer(code, rank) else {
+                    return;
+                };
+                let verb = if *sends { "send to" } else { "recv from" };
+                let (sends, name) = (*sends, format!("{verb} rank {peer}"));
+                (name, Nature::Message { sends, peer })
+            }
             TracebackEnd::Own(place) if is_ctrl_c() => (place.clone(), Nature::Own),
             TracebackEnd::Own(_) | TracebackEnd::Other => return,
         };
@@ -137,7 +146,7 @@ impl Logged {
 }
 
 /// Returns how a call of `torch.distributed` concerns other ranks.
-fn nature(call: &'static str) -> Nature {
+pub(super) fn nature(call: &'static str) -> Nature {
     match call {
         "init_process_group" => Nature::Init,
         "new_group" => Nature::NewGroup(Vec::new()),
@@ -175,7 +184,7 @@ pub(super) fn logged(rank_logs: BTreeMap<u32, RankLog>) -> BTreeMap<u32, Logged>
     let any_cut = rank_logs.values().any(|log| log.is_cut);
     let all: Vec<(u32, RankLog)> = rank_logs.into_iter().collect();
     all.into_par_iter()
-        .map(|(rank, log)| (rank, Logged::of(log, &ended, any_cut)))
+        .map(|(rank, log)| (rank, Logged::of(rank, log, &ended, any_cut)))
         .collect()
 }
 

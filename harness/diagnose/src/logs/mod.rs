@@ -20,6 +20,8 @@
 //! | `watchdog` | the numbers in the lines of NCCL's watchdog |
 //! | `recorder`, `pickle` | dumps of flight recorders |
 //! | `dumps` | those of a job that runs |
+//! | `stacks` | stacks that py-spy has printed |
+//! | `peer` | the other side of a message, by the line of code |
 //! | `rank_log` | everything one rank wrote, in order |
 //! | `logged` | what one rank wrote, as phases: begun, and under way |
 //! | `source_logs` | one source split into the logs of its ranks |
@@ -43,6 +45,7 @@ mod line;
 mod logged;
 mod moment;
 mod owner;
+mod peer;
 mod phase;
 mod pickle;
 mod rank_log;
@@ -50,6 +53,7 @@ mod recorder;
 mod records;
 mod source;
 mod source_logs;
+mod stacks;
 mod verdict;
 mod watchdog;
 

@@ -39,6 +39,8 @@ pub(super) struct RankLog {
     pub(super) step: Option<String>,
     /// Whether it says that it has finished what it was started for.
     pub(super) is_finished: bool,
+    /// Whether a stack that was printed shows where it is.
+    pub(super) has_stack: bool,
     /// Whether a part of it was not kept.
     pub(super) is_cut: bool,
     /// Whether a file ends within a line: more may be in a buffer.
@@ -116,6 +118,12 @@ impl RankLog {
             self.push(arrival.mark.clone(), line.moment);
         }
         self.read_error(&line.text);
+    }
+
+    /// Notes where a stack that was printed shows it to be.
+    pub(super) fn show(&mut self, mark: Mark) {
+        self.has_stack = true;
+        self.push(mark, None);
     }
 
     /// Notes that all ranks have met at the rendezvous.
@@ -219,6 +227,7 @@ impl RankLog {
         if later {
             self.last = other.last;
         }
+        self.has_stack |= other.has_stack;
         self.is_cut |= other.is_cut;
         self.is_torn |= other.is_torn;
     }

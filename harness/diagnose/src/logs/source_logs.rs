@@ -19,6 +19,7 @@ use super::owner;
 use super::rank_log::RankLog;
 use super::recorder::{self, Dump};
 use super::source::{LogError, Source};
+use super::stacks::Stacks;
 
 /// What one source holds.
 #[derive(Clone, Debug, Default)]
@@ -233,7 +234,9 @@ impl SourceLogs {
     /// Takes a source apart. What no line signs is the owner's.
     pub(super) fn of(source: &Source, survey: &Survey, owner: Option<u32>) -> io::Result<Self> {
         let mut source_logs = Self::default();
+        let mut stacks = Stacks::default();
         let is_torn = source.each_line(|raw| {
+            stacks.read(raw, |pid| survey.rank_of(pid));
             let (label, raw) = survey.numbers.take(raw);
             for part in parts(raw) {
                 let mut line = LogLine::read(part);
@@ -246,6 +249,12 @@ impl SourceLogs {
             }
             ControlFlow::Continue(())
         })?;
+        for mark in stacks.strays {
+            source_logs.stray.show(mark);
+        }
+        for (rank, mark) in stacks.ranks {
+            source_logs.rank_logs.entry(rank).or_default().show(mark);
+        }
         if let Some(owner) = owner {
             source_logs.rank_logs.entry(owner).or_default().is_torn = is_torn;
         }

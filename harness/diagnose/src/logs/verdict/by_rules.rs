@@ -35,6 +35,8 @@ impl Rules<'_> {
             HangKind::CollectiveSkipped | HangKind::CollectiveMismatch => {
                 is_stuck() && (few || self.job.ranks.len() == 2)
             }
+            // Ranks that wait for each other: only if it is known of every rank where it waits.
+            HangKind::CyclicWait | HangKind::MessageUnmatched => self.all_are_seen_to_wait(),
             // A phase in which groups are made may be many calls, and a rank wait in it for one that others left out.
             HangKind::StuckInCall => {
                 few && rule
@@ -45,6 +47,17 @@ impl Rules<'_> {
             // Logs do not show enough for any other kind; a new one comes in above if they do.
             _ => false,
         }
+    }
+
+    /// Returns true if a stack of each rank, or the traceback of its timeout, shows the call in which it waits.
+    fn all_are_seen_to_wait(&self) -> bool {
+        let waits = |logged: &Logged| logged.step().is_some_and(|step| step.nature.waits());
+        let is_seen = |logged: &Logged| {
+            let mut errors = logged.log.final_errors();
+            logged.log.has_stack || errors.any(|error| error.contains("imed out"))
+        };
+        let mut all = self.job.ranks.values();
+        self.job.absent().is_empty() && all.all(|logged| waits(logged) && is_seen(logged))
     }
 
     fn is_in_collective(&self, rank: Rank) -> bool {

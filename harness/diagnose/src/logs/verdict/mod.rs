@@ -6,6 +6,7 @@ mod counted;
 mod places;
 mod silent;
 mod stopped;
+mod teardown;
 mod told;
 mod unique_id;
 mod works;
@@ -47,6 +48,7 @@ pub(super) fn verdict(job: &Job) -> Option<Diagnosis> {
         .or_else(|| rules.told_to_stop())
         .or_else(|| rules.awaited_id())
         .or_else(|| rules.silent())
+        .or_else(|| rules.teardown())
         .or_else(|| {
             Some(by_rules)
                 .filter(|rule| rules.is_likely(rule))
@@ -111,6 +113,7 @@ impl Rules<'_> {
             || timed_out()
             || ended()
             || accused()
+            || self.teardown().is_some()
             || !self.job.dead_workers.ranks.is_empty()
             || (raised() && !self.is_over())
             || behind(self.job).is_some()

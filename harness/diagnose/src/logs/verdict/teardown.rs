@@ -1,0 +1,43 @@
+//! The verdict on the last rank in its teardown.
+
+use super::Rules;
+use crate::logs::logged::Logged;
+use crate::logs::phase::{Mark, Nature};
+use allranks_model::diagnosis::rank_set::named;
+use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
+use allranks_model::names::Rank;
+
+impl Rules<'_> {
+    /// Finds the only rank that has not come out of its teardown, if a stack that was printed shows it there: without one, the log
+    /// may only end a moment too early.
+    pub(super) fn teardown(&self) -> Option<Diagnosis> {
+        let in_teardown = |(_, logged): &(&u32, &Logged)| {
+            logged
+                .step()
+                .is_some_and(|step| step.nature == Nature::Destroy)
+        };
+        let is_out = |logged: &Logged| {
+            let last = logged.begun.last();
+            logged.open.is_empty() && last.is_some_and(|step| step.nature == Nature::Destroy)
+        };
+        let (inside, rest): (Vec<_>, Vec<_>) = self.job.ranks.iter().partition(in_teardown);
+        let [(rank, logged)] = inside[..] else {
+            return None;
+        };
+        let is_destroy = |(mark, _): &(Mark, _)| mark.nature == Nature::Destroy;
+        let stray = &self.job.stray;
+        let is_seen =
+            logged.log.has_stack || (stray.has_stack && stray.marks.last().is_some_and(is_destroy));
+        if rest.is_empty() || !is_seen || !rest.iter().all(|(_, logged)| is_out(logged)) {
+            return None;
+        }
+        let others: Vec<Rank> = rest.iter().map(|(rank, _)| Rank(**rank)).collect();
+        let summary = format!("rank {rank} does not come out of its teardown, and all others have");
+        let facts = vec![
+            format!("{} said that the teardown is over", named(&others)),
+            format!("a stack shows rank {rank} in destroy_process_group"),
+        ];
+        let (kind, confidence) = (HangKind::TeardownStuck, Confidence::Likely);
+        Some(self.diagnosis(kind, confidence, vec![Rank(*rank)], summary, facts))
+    }
+}
