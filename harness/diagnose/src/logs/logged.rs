@@ -215,7 +215,9 @@ mod tests {
     fn an_end_without_its_begin_shows_that_the_rank_has_gone_on() {
         let now = |text: &str| {
             let mut log = RankLog::default();
-            text.lines().for_each(|line| log.read(&LogLine::read(line)));
+            for line in text.lines() {
+                log.read(&LogLine::read(line));
+            }
             let logged = logged([(0, log)].into());
             logged[&0].step().map(|step| step.name.clone())
         };

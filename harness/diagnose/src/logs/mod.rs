@@ -15,6 +15,7 @@
 //! | `failure` | tracebacks, and what torch says of others |
 //! | `environment` | `MASTER_PORT=29500` |
 //! | `launcher` | torchrun's table of failures |
+//! | `restart` | whether a launcher has started the job again |
 //! | `dead_workers` | workers that an engine says have died |
 //! | `communicator` | the ranks that processes have in NCCL's communicators |
 //! | `watchdog` | the numbers in the lines of NCCL's watchdog |
@@ -51,6 +52,7 @@ mod pickle;
 mod rank_log;
 mod recorder;
 mod records;
+mod restart;
 mod source;
 mod source_logs;
 mod stacks;

@@ -46,6 +46,17 @@ pub(super) struct RankLog {
     /// Whether a file ends within a line: more may be in a buffer.
     pub(super) is_torn: bool,
     failures: Failures,
+    /// What ended it before its launcher said that a start of the job has failed.
+    earlier: Option<Box<Attempt>>,
+}
+
+/// How one start of a rank ended.
+#[derive(Clone, Debug, Default)]
+struct Attempt {
+    errors: Vec<LoggedError>,
+    place: Option<(TracebackEnd, usize)>,
+    watchdog: Watchdog,
+    failed: Option<Moment>,
 }
 
 /// An error that one rank wrote.
@@ -69,8 +80,8 @@ static FINISHED: LazyLock<Option<Regex>> = LazyLock::new(|| {
 });
 
 impl RankLog {
-    /// Reads a line.
-    pub(super) fn read(&mut self, line: &LogLine<'_>) {
+    /// Reads a line. Returns true if it is about a step or an epoch.
+    pub(super) fn read(&mut self, line: &LogLine<'_>) -> bool {
         let text = &*line.text;
         if line.moment.is_some() {
             self.last = line.moment;
@@ -82,7 +93,7 @@ impl RankLog {
         }
         if self.read_error(text) {
             self.failed = self.failed.or(self.last);
-            return;
+            return false;
         }
         let finishes = FINISHED
             .as_ref()
@@ -102,7 +113,9 @@ impl RankLog {
             self.step = Some(step.as_str().to_lowercase());
             self.is_finished = false;
             self.go_on();
+            return true;
         }
+        false
     }
 
     /// Reads a line that tells how far a rank has come in the rendezvous.
@@ -118,6 +131,31 @@ impl RankLog {
             self.push(arrival.mark.clone(), line.moment);
         }
         self.read_error(&line.text);
+    }
+
+    /// Puts aside how this start of the rank has ended: the launcher says that the job has failed, and may start it again.
+    pub(super) fn end_attempt(&mut self) {
+        self.keep_attempt();
+        self.earlier = Some(Box::new(Attempt {
+            errors: std::mem::take(&mut self.errors),
+            place: self.place.take(),
+            watchdog: std::mem::take(&mut self.watchdog),
+            failed: self.failed.take(),
+        }));
+    }
+
+    /// Takes back what [`Self::end_attempt`] has put aside: the job was not started again.
+    pub(super) fn keep_attempt(&mut self) {
+        let Some(earlier) = self.earlier.take() else {
+            return;
+        };
+        let later = std::mem::replace(&mut self.errors, earlier.errors);
+        self.errors.extend(later);
+        self.place = self.place.take().or(earlier.place);
+        self.failed = earlier.failed.or(self.failed);
+        let later = std::mem::replace(&mut self.watchdog, earlier.watchdog);
+        self.watchdog.is_stuck |= later.is_stuck;
+        self.watchdog.groups.extend(later.groups);
     }
 
     /// Notes where a stack that was printed shows it to be.
@@ -274,7 +312,9 @@ mod tests {
 
     fn log(text: &str) -> RankLog {
         let mut log = RankLog::default();
-        text.lines().for_each(|line| log.read(&LogLine::read(line)));
+        for line in text.lines() {
+            log.read(&LogLine::read(line));
+        }
         log
     }
 

@@ -18,6 +18,7 @@ use super::line::{LogLine, RANKS, may_name_a_rank, parts};
 use super::owner;
 use super::rank_log::RankLog;
 use super::recorder::{self, Dump};
+use super::restart::Restart;
 use super::source::{LogError, Source};
 use super::stacks::Stacks;
 
@@ -32,6 +33,7 @@ pub(super) struct SourceLogs {
     pub(super) accusations: Accusations,
     pub(super) counts: Counts,
     pub(super) dead_workers: DeadWorkers,
+    restart: Restart,
 }
 
 /// What a source shows of its ranks at a first reading.
@@ -263,6 +265,9 @@ impl SourceLogs {
             .values_mut()
             .chain([&mut source_logs.stray])
         {
+            if !source_logs.restart.is_one() {
+                log.keep_attempt();
+            }
             log.watchdog.close();
         }
         source_logs.dead_workers.name(|pid| survey.rank_of(pid));
@@ -272,6 +277,9 @@ impl SourceLogs {
     fn read(&mut self, line: &LogLine<'_>, survey: &Survey, owner: Option<u32>) {
         let text = &*line.text;
         self.launcher.read(text);
+        if self.restart.read(text) {
+            self.rank_logs.values_mut().for_each(RankLog::end_attempt);
+        }
         self.accusations.read(text);
         self.counts.read(text);
         if text.starts_with("All distributed processes registered") {
@@ -298,8 +306,15 @@ impl SourceLogs {
             }
         };
         match rank.filter(|rank| *rank < RANKS) {
-            Some(rank) => self.rank_logs.entry(rank).or_default().read(line),
-            None => self.stray.read(line),
+            Some(rank) => {
+                let is_step = self.rank_logs.entry(rank).or_default().read(line);
+                if is_step {
+                    self.restart.step();
+                }
+            }
+            None => {
+                self.stray.read(line);
+            }
         }
     }
 }
@@ -451,6 +466,18 @@ mod tests {
                 .iter()
                 .all(|(_, marks)| *marks == 0)
         );
+    }
+
+    #[test]
+    fn what_ended_an_earlier_start_is_no_cause() {
+        let failed = "[Rank 0] step 3\n[Rank 0] Traceback (most recent call last):\n[Rank 0]   File \"a.py\", line 1, in <module>\n[Rank 0] KeyError: 'a'\nfailed (exitcode: 1) local_rank: 0 (pid: 9) of binary: python\n";
+        let cause = |text: &str| {
+            let source_logs = source_logs("job.log", text);
+            source_logs.rank_logs[&0].cause().map(str::to_owned)
+        };
+        assert_eq!(cause(failed).as_deref(), Some("KeyError: 'a'"));
+        let steps = "[Rank 0] step 1\n[Rank 0] step 2\n[Rank 0] step 3\n";
+        assert_eq!(cause(&format!("{failed}{steps}")), None);
     }
 
     #[test]
