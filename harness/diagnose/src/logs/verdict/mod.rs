@@ -185,3 +185,15 @@ fn line(rank: u32, text: &str) -> RankLine {
         text: text.to_owned(),
     }
 }
+
+/// Returns the kind and the culprits of the verdict on a file with these lines.
+#[cfg(test)]
+fn said(text: &str) -> (HangKind, Vec<u32>) {
+    let sources = [super::Source::of_text("job.log", text)];
+    let verdict = super::report(&sources).unwrap().verdict;
+    let none = (HangKind::Unknown, Vec::new());
+    verdict.map_or(none, |verdict| {
+        let culprits = verdict.culprits.iter().map(|rank| rank.0);
+        (verdict.kind, culprits.collect())
+    })
+}

@@ -52,3 +52,29 @@ impl Rules<'_> {
         Some(Diagnosis { victims, ..found })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::HangKind;
+    use crate::logs::verdict::said;
+
+    fn timed_out(rank: u32, work: u32) -> String {
+        format!(
+            "[rank{rank}]: Watchdog caught collective operation timeout: WorkNCCL(SeqNum={work}, OpType=ALLREDUCE) ran for 600020 milliseconds\n[rank{rank}]: [PG ID 0 PG GUID 0(default_pg) Rank {rank}] failure detected by watchdog at work sequence id: {work} PG status: last enqueued work: {work}, last completed work: 6\n"
+        )
+    }
+
+    #[test]
+    fn the_rank_without_a_timeout_has_not_come() {
+        let two = format!("{}{}", timed_out(0, 7), timed_out(1, 7));
+        let silent = format!("{two}[rank2]: step 3\n");
+        assert_eq!(said(&silent), (HangKind::Behind, vec![2]));
+        // It may have timed out where nobody has kept the lines.
+        let without_logs = format!("[rank0]: world_size=3\n{two}");
+        assert_eq!(said(&without_logs), (HangKind::Unknown, vec![]));
+        let all = format!("{two}{}", timed_out(2, 7));
+        assert_eq!(said(&all), (HangKind::Unknown, vec![]));
+        let two_silent = format!("{two}[rank2]: step 3\n[rank3]: step 3\n");
+        assert_eq!(said(&two_silent), (HangKind::Unknown, vec![]));
+    }
+}

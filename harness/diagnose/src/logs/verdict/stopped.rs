@@ -54,3 +54,30 @@ impl Rules<'_> {
         Some(Diagnosis { victims, ..found })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::HangKind;
+    use crate::logs::verdict::said;
+
+    #[test]
+    fn the_first_to_be_stopped_is_the_cause() {
+        let gave_up = |rank: u32, clock: &str| {
+            format!(
+                "[rank{rank}]:[E1114 {clock}.0 a.cpp:1] RuntimeError: Timed out waiting 5000ms for recv operation\n"
+            )
+        };
+        let stopped = "[rank2]:W1114 06:48:31.6 1 a/b.py:7] Received 15 death signal, shutting down workers\n";
+        let late = format!("{}{}", gave_up(0, "06:58:31"), gave_up(1, "06:58:32"));
+        assert_eq!(
+            said(&format!("{stopped}{late}")),
+            (HangKind::PeerDead, vec![2])
+        );
+        // The scheduler ends the whole job, or the launcher its ranks because of another one.
+        let soon = format!("{}{}", gave_up(0, "06:48:30"), gave_up(1, "06:48:32"));
+        assert_eq!(
+            said(&format!("{soon}{stopped}")),
+            (HangKind::Unknown, vec![])
+        );
+    }
+}

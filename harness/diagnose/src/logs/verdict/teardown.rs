@@ -41,3 +41,20 @@ impl Rules<'_> {
         Some(self.diagnosis(kind, confidence, vec![Rank(*rank)], summary, facts))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::HangKind;
+    use crate::logs::verdict::said;
+
+    #[test]
+    fn only_a_stack_shows_that_a_teardown_does_not_end() {
+        let lines = "rank: 0, destroying process group...\nrank: 1, destroying process group...\nrank: 1, destroy process group finished\n";
+        let stack = "Process 40: python\nThread 40 (idle): \"MainThread\"\n    destroy_process_group (torch/distributed/distributed_c10d.py:2079)\n";
+        assert_eq!(said(lines), (HangKind::Unknown, vec![]));
+        assert_eq!(
+            said(&format!("{lines}{stack}")),
+            (HangKind::TeardownStuck, vec![0])
+        );
+    }
+}

@@ -77,6 +77,7 @@ fn awaited(error: &str) -> Option<(u32, u32)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::logs::verdict::said;
 
     #[test]
     fn the_error_names_both_ranks() {
@@ -88,5 +89,21 @@ mod tests {
         assert_eq!(awaited(&text("wait timeout after 1800000ms")), Some((3, 0)));
         // The store has gone, and with it perhaps the rank: others are asked for that.
         assert_eq!(awaited(&text("Connection reset by peer")), None);
+    }
+
+    #[test]
+    fn the_rank_that_stores_the_id_has_not_come() {
+        let waits = |rank: u32, own: u32| {
+            format!(
+                "[rank{rank}]: DistBackendError: [{own}] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via c10d key-value store by key '0', but store->get('0') got error: wait timeout after 1800000ms\n"
+            )
+        };
+        let root = "[rank0]: step 3\n";
+        let both = format!("{root}{}{}", waits(1, 1), waits(2, 2));
+        assert_eq!(said(&both), (HangKind::Behind, vec![0]));
+        // The numbers are those of a smaller group.
+        let group = format!("{root}{}{}", waits(2, 1), waits(3, 2));
+        assert_eq!(said(&group), (HangKind::Unknown, vec![]));
+        assert_eq!(said(&waits(1, 1)), (HangKind::Unknown, vec![]));
     }
 }
