@@ -235,9 +235,9 @@ impl Machine<'_> {
             return Err(PickleError::Damaged);
         };
         let mut items = items.into_iter();
-        while let Some((key, _)) = items.next() {
+        while let Some((key, below_key)) = items.next() {
             let (value, below) = items.next().ok_or(PickleError::Damaged)?;
-            *depth = deeper(*depth, below)?;
+            *depth = deeper(*depth, below.max(below_key))?;
             dict.push((key, value));
         }
         Ok(())
@@ -353,6 +353,8 @@ mod tests {
         }
         let deep = [&b"]".repeat(100_000)[..], &b"a".repeat(99_999), b"."].concat();
         assert_eq!(read(&deep), Err(PickleError::Deep));
+        let deep_keys = [b"}".repeat(1_000_000), b"Ns".repeat(999_999), b".".to_vec()].concat();
+        assert_eq!(read(&deep_keys), Err(PickleError::Deep));
         // Each list twice in the next would be as many as no memory holds.
         let mut repeated = b"]q\x00".to_vec();
         for number in 1..60 {
