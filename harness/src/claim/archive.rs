@@ -32,12 +32,15 @@ pub struct Limits {
     pub bytes: u64,
     /// The most files that a package may hold.
     pub files: usize,
+    /// The most folders that the paths of its files may name.
+    pub folders: usize,
 }
 
 /// Room for two runs of profile `full` with chatty logs.
 pub const LIMITS: Limits = Limits {
     bytes: 4 << 30,
     files: 200_000,
+    folders: 50_000,
 };
 
 /// Why an archive was not unpacked.
@@ -166,16 +169,22 @@ pub fn unpack(
             return Err(ReadError::Rejected(Reason::UnsafePath, text));
         }
         let target = folder.join(&path);
-        let parents = Path::new(&path).ancestors().skip(1);
-        folders.extend(parents.map(|parent| parent.display().to_string()));
-        let is_taken = found.contains_key(&path) || folders.contains(&path);
-        let under_file = Path::new(&path)
-            .ancestors()
-            .skip(1)
-            .any(|parent| found.contains_key(&parent.display().to_string()));
-        if is_taken || under_file {
+        let mut is_taken = found.contains_key(&path) || folders.contains(&path);
+        for parent in folders_of(&path) {
+            // Those above a known folder are known as well.
+            if folders.contains(parent) {
+                break;
+            }
+            is_taken |= found.contains_key(parent);
+            folders.insert(parent.to_owned());
+        }
+        if is_taken {
             let text = format!("`{path}` is there twice");
             return Err(ReadError::Rejected(Reason::DuplicateEntry, text));
+        }
+        if folders.len() > limits.folders {
+            let text = format!("it holds more than {} folders", limits.folders);
+            return Err(ReadError::Rejected(Reason::TooLarge, text));
         }
         if found.len() == limits.files {
             let text = format!("it holds more than {} files", limits.files);
@@ -185,6 +194,11 @@ pub fn unpack(
         found.insert(path, digest);
     }
     Ok(found)
+}
+
+/// Returns the folders that a plain path is in, the innermost first.
+fn folders_of(path: &str) -> impl Iterator<Item = &str> {
+    path.rmatch_indices('/').map(|(end, _)| &path[..end])
 }
 
 /// Writes an entry's bytes to a file.
@@ -268,6 +282,7 @@ mod tests {
     const SMALL: Limits = Limits {
         bytes: 1 << 20,
         files: 3,
+        folders: 5,
     };
 
     /// Unpacks an archive whose tar is built by hand.
@@ -376,6 +391,10 @@ mod tests {
         assert_eq!(unpacked(&bomb), Err(Reason::TooLarge));
         let many = ["a", "b", "c", "d"].map(|path| (path, file, &b"1"[..]));
         assert_eq!(unpacked(&tar(&many)), Err(Reason::TooLarge));
+        let folders = ["a/b/x", "a/c/x", "d/e/x"].map(|path| (path, file, &b"1"[..]));
+        assert_eq!(unpacked(&tar(&folders)).unwrap().len(), 3);
+        let deep = tar(&[("a/b/c/d/e/f/x", file, b"1")]);
+        assert_eq!(unpacked(&deep), Err(Reason::TooLarge));
     }
 
     #[test]

@@ -17,7 +17,7 @@ pub enum Reason {
     UnsafeEntry,
     /// Two entries have one path.
     DuplicateEntry,
-    /// The archive holds more bytes or files than a package may.
+    /// The archive holds more bytes, files or folders than a package may.
     TooLarge,
     /// The manifest is missing, or is none.
     BadManifest,
