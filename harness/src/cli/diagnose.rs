@@ -2,13 +2,15 @@
 
 use std::io::{self, Write};
 
+use serde::Serialize;
+
 use super::args::DiagnoseArguments;
 use super::{Exit, Failure};
 use allranks_diagnose::logs;
 use allranks_diagnose::logs::{LogError, Report};
 use allranks_model::diagnosis::{HangKind, lines, rank_set};
 use allranks_model::record::FORMAT;
-use allranks_runner::watch::{is_evidence, judge};
+use allranks_runner::watch::{WorldReport, is_evidence, judge};
 
 /// Prints what the logs show.
 pub fn diagnose(arguments: &DiagnoseArguments, out: &mut impl Write) -> Result<Exit, Failure> {
@@ -34,6 +36,29 @@ pub fn diagnose(arguments: &DiagnoseArguments, out: &mut impl Write) -> Result<E
     })
 }
 
+/// A report on one of several worlds, as `--json` prints it.
+#[derive(Serialize)]
+struct OfWorld<'a> {
+    /// Where the ranks of the world meet, and the attempt of their launcher.
+    world: &'a str,
+    #[serde(flatten)]
+    report: Report,
+}
+
+impl<'a> OfWorld<'a> {
+    fn new(world: &'a WorldReport) -> Self {
+        let report = Report {
+            format: FORMAT,
+            verdict: world.verdict.clone(),
+            not_known: Vec::new(),
+            places: Vec::new(),
+            notes: world.notes.clone(),
+        };
+        let world = &world.world;
+        Self { world, report }
+    }
+}
+
 /// Prints what the evidence of nodes shows, world by world.
 fn evidence(arguments: &DiagnoseArguments, out: &mut impl Write) -> Result<Exit, Failure> {
     if let Some(other) = arguments.logs.iter().find(|path| !is_evidence(path)) {
@@ -47,40 +72,34 @@ fn evidence(arguments: &DiagnoseArguments, out: &mut impl Write) -> Result<Exit,
         let hint = "write it anew with this version of `allranks watch --evidence`";
         Failure::Usage(error.to_string(), hint.to_owned())
     })?;
-    let reports: Vec<Report> = worlds
-        .iter()
-        .map(|world| Report {
-            format: FORMAT,
-            verdict: world.verdict.clone(),
-            not_known: Vec::new(),
-            places: Vec::new(),
-            notes: world.notes.clone(),
-        })
-        .collect();
     if arguments.json {
+        let reports: Vec<OfWorld> = worlds.iter().map(OfWorld::new).collect();
         serde_json::to_writer_pretty(&mut *out, &reports).map_err(io::Error::from)?;
         writeln!(out)?;
     } else {
-        for (world, report) in worlds.iter().zip(&reports) {
+        for world in &worlds {
             writeln!(out, "world at {}:", world.world)?;
             let head = "no verdict".to_owned();
-            let body = match &report.verdict {
+            let body = match &world.verdict {
                 Some(diagnosis) => lines(diagnosis),
                 None => vec![head],
             };
-            let notes = report.notes.iter().map(|note| format!("note: {note}"));
+            let notes = world.notes.iter().map(|note| format!("note: {note}"));
             for line in body.into_iter().chain(notes) {
                 writeln!(out, "{line}")?;
             }
         }
     }
-    let is_hung = |report: &Report| {
-        let verdict = report.verdict.as_ref();
+    let is_hung = |world: &WorldReport| {
+        let verdict = world.verdict.as_ref();
         verdict.is_some_and(|one| one.kind != HangKind::Slow)
     };
-    Ok(match reports.iter().any(is_hung) {
-        true => Exit::Unexpected,
-        false => Exit::AsExpected,
+    Ok(if worlds.iter().any(is_hung) {
+        Exit::Unexpected
+    } else if worlds.iter().any(|world| world.verdict.is_none()) {
+        Exit::Nothing
+    } else {
+        Exit::AsExpected
     })
 }
 
@@ -116,5 +135,42 @@ fn failure(error: LogError) -> Failure {
         LogError::Absent(_) | LogError::Unreadable(..) | LogError::Empty(_) | LogError::NoRank => {
             Failure::Usage(text, hint)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// A world whose ranks moved when its evidence was written is named, and nothing is known of it.
+    #[test]
+    fn a_world_without_a_verdict_is_named_and_not_known() {
+        let folder = tempfile::tempdir().unwrap();
+        let evidence = json!({
+            "format": 1, "world": "10.0.0.1:29500 0", "host": "a", "began": 1.0, "at": 9.0, "still_s": 0.0, "patience_s": 20.0,
+            "is_whole": true,
+            "ranks": [{
+                "rank": 0, "pid": 1, "environment": {"RANK": "0", "WORLD_SIZE": "1"}, "process": "alive", "silence_s": 0.0,
+                "trace": null, "recorder": null,
+            }],
+        });
+        std::fs::write(
+            folder.path().join("w.a.1.evidence.json"),
+            evidence.to_string(),
+        )
+        .unwrap();
+        let mut out = Vec::new();
+        let arguments = DiagnoseArguments {
+            logs: vec![folder.path().to_owned()],
+            json: true,
+        };
+        let exit = diagnose(&arguments, &mut out).unwrap();
+        let worlds: Value = serde_json::from_slice(&out).unwrap();
+        assert_eq!(worlds[0]["world"], "10.0.0.1:29500 0");
+        assert_eq!(worlds[0]["verdict"], Value::Null);
+        assert_eq!(worlds.as_array().unwrap().len(), 1);
+        assert_eq!(exit as u8, 3);
     }
 }
