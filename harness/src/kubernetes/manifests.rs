@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use super::PodOptions;
+use allranks_report::command_line;
 use allranks_runner::world::node::CREDENTIALS;
 
 /// The key of the Secret under which the credentials are.
@@ -67,11 +68,20 @@ impl Manifests {
     /// manifests.
     #[must_use]
     pub fn commands(&self, credentials: &Path, folder: &Path) -> String {
-        let namespace = self.options.namespace.as_ref();
-        let namespace = namespace.map_or_else(String::new, |name| format!(" -n {name}"));
-        let (name, credentials, folder) = (&self.name, credentials.display(), folder.display());
+        let kubectl = |words: &[&str]| {
+            let namespace = self.options.namespace.as_deref();
+            let namespace = namespace.map(|name| ["-n", name]);
+            let words = ["kubectl"].iter().chain(words);
+            command_line(&words.chain(namespace.iter().flatten()).collect::<Vec<_>>())
+        };
+        let from = format!("--from-file={SECRET_KEY}={}", credentials.display());
+        let file = folder.join("job.yaml").display().to_string();
         format!(
-            "run: kubectl create secret generic {name}{namespace} --from-file={SECRET_KEY}={credentials} && kubectl apply{namespace} -f {folder}/job.yaml (or jobset.yaml, or trainjob.yaml); afterwards: kubectl delete{namespace} secret/{name} job/{name} service/{name}"
+            "run: {} && {} (or jobset.yaml, or trainjob.yaml); afterwards, with the same file: {} && {}",
+            kubectl(&["create", "secret", "generic", &self.name, &from]),
+            kubectl(&["apply", "-f", &file]),
+            kubectl(&["delete", "-f", &file]),
+            kubectl(&["delete", "secret", &self.name]),
         )
     }
 
@@ -384,6 +394,18 @@ mod tests {
         ];
         let options = PodOptions::read(&words.map(str::to_owned)).unwrap();
         Manifests::new("20261125_101500", 4, options)
+    }
+
+    #[test]
+    fn the_commands_are_words_of_a_shell() {
+        let commands = example().commands(Path::new("my runs/c.json"), Path::new("my runs/k"));
+        let name = "allranks-20261125-101500";
+        let expected = format!(
+            "run: kubectl create secret generic {name} '--from-file=credentials.json=my runs/c.json' -n lab && \
+             kubectl apply -f 'my runs/k/job.yaml' -n lab (or jobset.yaml, or trainjob.yaml); \
+             afterwards, with the same file: kubectl delete -f 'my runs/k/job.yaml' -n lab && kubectl delete secret {name} -n lab"
+        );
+        assert_eq!(commands, expected);
     }
 
     fn read<Spec: for<'de> Deserialize<'de>>(text: &str, version: &str, kind: &str) -> Spec {
