@@ -83,6 +83,7 @@ def kills_its_group():
     """Whoever waits for it goes too."""
     say("ready")
     say("rank 1 of 2: done")
+    wait_for_rank_0()
     os.killpg(0, signal.SIGKILL)
 
 
