@@ -10,42 +10,25 @@ impl Rules<'_> {
     /// Returns true if a verdict by the rules is likely when all evidence is from logs.
     pub(super) fn is_likely(&self, rule: &Diagnosis) -> bool {
         let few = rule.culprits.len() * 2 < self.job.ranks.len();
-        let timed_out = || {
-            self.evidence
-                .ranks
-                .iter()
-                .any(|state| !state.errors.is_empty())
+        let has_error = || {
+            let mut all = self.evidence.ranks.iter();
+            all.any(|state| !state.errors.is_empty())
         };
         let is_stuck = || {
             let mut all = self.job.ranks.values();
-            timed_out() || all.any(|logged| logged.step().is_some_and(|step| step.nature.waits()))
+            has_error() || all.any(|logged| logged.step().is_some_and(|step| step.nature.waits()))
         };
-        match rule.kind {
-            HangKind::PortMismatch
-            | HangKind::PlaceMismatch
-            | HangKind::SplitWorld
-            | HangKind::DuplicateRank
-            | HangKind::WorldSizeDisagreement
-            | HangKind::PeerDead
-            | HangKind::PeerRaised => true,
-            HangKind::GroupOrder | HangKind::GroupSkipped | HangKind::GroupMembersDiffer => {
-                is_stuck()
-            }
-            // Without a majority for one call, ranks may well have different things to do.
-            HangKind::CollectiveSkipped | HangKind::CollectiveMismatch => {
-                is_stuck() && (few || self.job.ranks.len() == 2)
-            }
-            // Ranks that wait for each other: only if it is known of every rank where it waits.
-            HangKind::CyclicWait | HangKind::MessageUnmatched => self.all_are_seen_to_wait(),
+        match basis(rule.kind) {
+            Basis::Named | Basis::Places => true,
+            Basis::StuckRanks => is_stuck(),
+            Basis::Minority => is_stuck() && (few || self.job.ranks.len() == 2),
+            Basis::AllSeen => self.all_are_seen_to_wait(),
             // A phase in which groups are made may be many calls, and a rank wait in it for one that others left out.
-            HangKind::StuckInCall => {
-                few && rule
-                    .culprits
-                    .iter()
-                    .all(|rank| self.is_in_collective(*rank))
+            Basis::InCollective => {
+                let mut culprits = rule.culprits.iter();
+                few && culprits.all(|rank| self.is_in_collective(*rank))
             }
-            // Logs do not show enough for any other kind; a new one comes in above if they do.
-            _ => false,
+            Basis::Never => false,
         }
     }
 
@@ -92,11 +75,56 @@ impl Rules<'_> {
 
 /// Returns true for kinds of verdicts whose cause an error names.
 pub(super) fn says_itself(rule: &Diagnosis) -> bool {
-    matches!(
-        rule.kind,
+    basis(rule.kind) == Basis::Named
+}
+
+/// What logs must show for a verdict of the rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Basis {
+    /// An error that names its cause.
+    Named,
+    /// Only what ranks have logged of themselves.
+    Places,
+    /// A rank that waits, or that raised an error.
+    StuckRanks,
+    /// Likewise, and culprits that are fewer than the others: without a majority for one call, ranks may well have different
+    /// things to do.
+    Minority,
+    /// The call in which each rank waits: where ranks wait for each other, it must be known of all.
+    AllSeen,
+    /// Few culprits, each in a collective.
+    InCollective,
+    /// Logs do not show enough; the rules of logs themselves may say it.
+    Never,
+}
+
+/// Returns what logs must show for a verdict of this kind by the rules.
+const fn basis(kind: HangKind) -> Basis {
+    match kind {
         HangKind::EnvironmentMissing
-            | HangKind::BackendMissing
-            | HangKind::DeviceBinding
-            | HangKind::MasterUnreachable
-    )
+        | HangKind::BackendMissing
+        | HangKind::DeviceBinding
+        | HangKind::MasterUnreachable => Basis::Named,
+        HangKind::PortMismatch
+        | HangKind::PlaceMismatch
+        | HangKind::SplitWorld
+        | HangKind::DuplicateRank
+        | HangKind::WorldSizeDisagreement
+        | HangKind::PeerDead
+        | HangKind::PeerRaised => Basis::Places,
+        HangKind::GroupOrder | HangKind::GroupSkipped | HangKind::GroupMembersDiffer => {
+            Basis::StuckRanks
+        }
+        HangKind::CollectiveSkipped | HangKind::CollectiveMismatch => Basis::Minority,
+        HangKind::CyclicWait | HangKind::MessageUnmatched => Basis::AllSeen,
+        HangKind::StuckInCall => Basis::InCollective,
+        HangKind::PortInUse
+        | HangKind::SilentListener
+        | HangKind::MissingRank
+        | HangKind::PeerStopped
+        | HangKind::TeardownStuck
+        | HangKind::Behind
+        | HangKind::Slow
+        | HangKind::Unknown => Basis::Never,
+    }
 }
