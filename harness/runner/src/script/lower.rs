@@ -12,7 +12,7 @@ use allranks_model::names::{Rank, WorldSize};
 use allranks_model::store::StoreMethod;
 use allranks_oracle::{Prepared, RankStep};
 use allranks_protocol::{Call, Step};
-use allranks_suite::case::InitMove;
+use allranks_suite::case::{ExpectSpec, InitMove};
 use allranks_suite::plan::{Act, Check, MessageAct, Move, Scenario, Script};
 
 impl CompiledScript {
@@ -39,6 +39,17 @@ impl CompiledScript {
         }
         Ok(stage.finish())
     }
+}
+
+/// Where the next call of a thread stands.
+#[derive(Clone, Copy)]
+struct ThreadPosition {
+    /// The index of the call `together` that starts the thread.
+    call: usize,
+    /// The number of the thread in that call.
+    thread: usize,
+    /// How many calls the thread makes before.
+    calls_before: usize,
 }
 
 struct Compiler<'a> {
@@ -160,7 +171,7 @@ impl<'a> Compiler<'a> {
         let mut own = Vec::new();
         self.emit(rank, one, None, &mut own)?;
         let expect = one.expect.as_ref();
-        let attempted = expect.is_some_and(|expect| expect.raises.is_some() || expect.either);
+        let attempted = expect.is_some_and(ExpectSpec::may_raise);
         for Emitted { call, of } in own {
             let at = MoveRef {
                 call: self.calls(rank).len(),
@@ -200,9 +211,13 @@ impl<'a> Compiler<'a> {
                 if inner.expect.is_some() {
                     return Err("a move on a thread has no `expect` of its own".to_owned());
                 }
-                let base = list.len();
+                let position = ThreadPosition {
+                    call,
+                    thread,
+                    calls_before: list.len(),
+                };
                 let mut own = Vec::new();
-                self.emit(rank, inner, Some((call, thread, base)), &mut own)?;
+                self.emit(rank, inner, Some(position), &mut own)?;
                 for Emitted { call: made, of } in own {
                     let at = MoveRef {
                         call,
@@ -231,13 +246,13 @@ impl<'a> Compiler<'a> {
         Ok(())
     }
 
-    /// Returns the calls of a move in `out`, before an `attempt` is put around them. `thread`: the call, the thread,
-    /// and the number of calls that the thread has already.
+    /// Returns the calls of a move in `out`, before an `attempt` is put around them. `thread`: where they are made, if not in
+    /// calls of the step itself.
     fn emit(
         &mut self,
         rank: Rank,
         one: &Move,
-        thread: Option<(usize, usize, usize)>,
+        thread: Option<ThreadPosition>,
         out: &mut Vec<Emitted>,
     ) -> Result<(), String> {
         let plain = |call| Emitted { call, of: None };
@@ -249,21 +264,13 @@ impl<'a> Compiler<'a> {
                 judged,
             } => {
                 self.verdicts[*check] = self.verdicts[*check].or(*judged);
-                if one
-                    .expect
-                    .as_ref()
-                    .is_some_and(|expect| expect.raises.is_some() || expect.either)
-                {
+                if one.expect.as_ref().is_some_and(ExpectSpec::may_raise) {
                     self.may_fail.insert(*check);
                 }
                 self.issue(rank, *check, *keeps, *message, thread, out)?;
             }
             Act::Wait { checks, timeout_ms } => {
-                if one
-                    .expect
-                    .as_ref()
-                    .is_some_and(|expect| expect.raises.is_some() || expect.either)
-                {
+                if one.expect.as_ref().is_some_and(ExpectSpec::may_raise) {
                     self.may_fail.extend(checks);
                 }
                 for check in checks {
@@ -359,13 +366,13 @@ impl<'a> Compiler<'a> {
         check: usize,
         keeps: bool,
         message: Option<MessageAct>,
-        thread: Option<(usize, usize, usize)>,
+        thread: Option<ThreadPosition>,
         out: &mut Vec<Emitted>,
     ) -> Result<(), String> {
         let (me, shift) = (rank.index(), self.tensors[rank.index()][check]);
         let calls = self.parts[check].prepared.steps()[me].step.calls.clone();
         // The indices of the op's own calls, for the waits among them.
-        let base = thread.map_or_else(|| self.calls(rank).len(), |(.., base)| base);
+        let base = thread.map_or_else(|| self.calls(rank).len(), |at| at.calls_before);
         let mut own: BTreeMap<usize, usize> = BTreeMap::new();
         if message.is_some_and(|message| message.blocking) {
             self.blocking.insert((rank, check));
@@ -403,7 +410,7 @@ impl<'a> Compiler<'a> {
         &self,
         rank: Rank,
         check: usize,
-        thread: Option<(usize, usize, usize)>,
+        thread: Option<ThreadPosition>,
     ) -> Vec<(usize, usize)> {
         let part = &self.parts[check];
         let calls = &part.prepared.steps()[rank.index()].step.calls;
@@ -424,8 +431,8 @@ impl<'a> Compiler<'a> {
                         inner: Some((thread, at)),
                         ..
                     }),
-                    Some((here, same, _)),
-                ) if *call == here && *thread == same => Some((sub, *at)),
+                    Some(here),
+                ) if (*call, *thread) == (here.call, here.thread) => Some((sub, *at)),
                 _ => None,
             })
             .collect()

@@ -30,3 +30,11 @@ pub struct ExpectSpec {
     /// The move must take at least this many seconds.
     pub not_before_s: Option<f64>,
 }
+
+impl ExpectSpec {
+    /// Returns true if the move may raise, or must.
+    #[must_use]
+    pub const fn may_raise(&self) -> bool {
+        self.raises.is_some() || self.either
+    }
+}
