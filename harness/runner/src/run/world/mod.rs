@@ -22,7 +22,7 @@
 //! | `opening` | imports, `init_process_group` and groups |
 //! | `checks` | decides which check is sent next, and whether it can be |
 //! | `frame` | applies a rank's frame, and detects frames that break the protocol |
-//! | `conclusion` | a step that every rank has answered → a finding |
+//! | `step_end` | a step that every rank has answered → a finding |
 //! | `script_events` | what goes on in a script besides calls: marks, ranks that hold or are stopped |
 //! | `script_control` | sends a script, does what it demands besides calls, decides what becomes of the world afterwards |
 //! | `hang_checks` | the verdicts since something last moved, and which of them counts |
@@ -72,7 +72,6 @@
 mod alarm;
 mod checks;
 mod clock;
-mod conclusion;
 mod event;
 mod evidence;
 mod failed_world;
@@ -99,6 +98,7 @@ mod state;
 mod step_frame;
 mod transitions;
 
+mod step_end;
 pub use plan::WorldPlan;
 pub use result::WorldResult;
 pub use runner::{Decided, WorldRunner};
