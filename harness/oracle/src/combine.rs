@@ -148,7 +148,7 @@ impl Job<'_> {
     }
 }
 
-/// Shows every sum of a tile its element of a source.
+/// Calls `take` with each sum of a tile and the source's element at the same index; `start` is the index of the first.
 #[inline]
 fn each<N: Number, S>(source: &Source<'_>, start: usize, sums: &mut [S], take: impl Fn(&mut S, N)) {
     let (payload, place) = source;

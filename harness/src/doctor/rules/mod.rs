@@ -15,10 +15,10 @@ mod variables;
 
 use super::{Build, Facts, Finding};
 
-/// From what is known to what is wrong with it.
+/// A rule: takes what is known of a machine, and returns what is wrong with it.
 type Rule = fn(&Facts) -> Vec<Finding>;
 
-/// All of them; a new one is added here.
+/// Every rule, in the order of their findings; a new rule is added here.
 const RULES: &[Rule] = &[
     torch::import,
     torch::version,
