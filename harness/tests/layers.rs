@@ -138,6 +138,96 @@ fn first_word(text: &str) -> Option<&str> {
     (!word.is_empty()).then_some(word)
 }
 
+/// The modules that a source declares besides those of its tests, and those in the table of modules in its header; none if it has
+/// no such table.
+fn declared_and_listed(source: &str) -> Option<(BTreeSet<String>, BTreeSet<String>)> {
+    let is_head = |line: &&str| {
+        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+        cells == ["//!", "module", "holds", ""]
+    };
+    let table = source.lines().skip_while(|line| !is_head(line)).skip(2);
+    let rows = table.take_while(|line| line.starts_with("//! |"));
+    // Words in code in the first cell.
+    let names = |row: &str| -> Vec<String> {
+        let cell = row.split('|').nth(1).unwrap_or_default();
+        let words = cell.split('`').skip(1).step_by(2);
+        words
+            .map(|word| word.trim_end_matches('/').to_owned())
+            .collect()
+    };
+    let listed: BTreeSet<String> = rows.flat_map(names).collect();
+    let mut declared = BTreeSet::new();
+    let mut is_test = false;
+    for line in source.lines() {
+        let words = line.strip_suffix(';').unwrap_or_default();
+        let name = words
+            .rsplit_once("mod ")
+            .map(|(before, name)| (before.trim(), name));
+        if let Some(("" | "pub" | "pub(crate)" | "pub(super)", name)) = name
+            && !is_test
+        {
+            declared.insert(name.to_owned());
+        }
+        is_test = line == "#[cfg(test)]";
+    }
+    (!listed.is_empty()).then_some((declared, listed))
+}
+
+#[test]
+fn a_table_of_modules_has_all_of_them() {
+    let mut count = 0;
+    for file in sources(Path::new(env!("CARGO_MANIFEST_DIR"))) {
+        let source = fs::read_to_string(&file).unwrap();
+        if let Some((declared, listed)) = declared_and_listed(&source) {
+            count += 1;
+            assert_eq!(listed, declared, "{}", file.display());
+        }
+    }
+    assert!(count > 10, "only {count} tables were found");
+}
+
+#[test]
+fn a_module_that_is_not_in_its_table_is_found() {
+    let source = "//! | module | holds |\n//! |---|---|\n//! | [`a`], `b` | two |\n\nmod a;\npub mod b;\npub(crate) mod c;\n\
+                  #[cfg(test)]\nmod tests;\n";
+    let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    let expected = (set(&["a", "b", "c"]), set(&["a", "b"]));
+    assert_eq!(declared_and_listed(source), Some(expected));
+    assert_eq!(declared_and_listed("mod a;"), None);
+}
+
+/// The files of `allranks` that may use tokio: commands that wait for the runner and for signals at the same time.
+const ASYNC: [&str; 6] = [
+    "cli/doctor_fleet.rs",
+    "cli/node.rs",
+    "cli/prove.rs",
+    "cli/running.rs",
+    "cli/watch.rs",
+    "prove/proof.rs",
+];
+
+#[test]
+fn async_code_is_in_the_runner_and_in_commands_that_wait_for_it() {
+    for (name, _) in ALLOWED.iter().filter(|(name, _)| *name != "runner") {
+        let manifest = manifest(name);
+        let (dependencies, _) = manifest
+            .split_once("[dev-dependencies]")
+            .unwrap_or((&manifest, ""));
+        assert!(
+            !dependencies.contains("tokio"),
+            "allranks-{name} uses tokio"
+        );
+    }
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut found: Vec<String> = sources(&folder)
+        .iter()
+        .filter(|file| fs::read_to_string(file).unwrap().contains("tokio::"))
+        .map(|file| file.strip_prefix(&folder).unwrap().display().to_string())
+        .collect();
+    found.sort();
+    assert_eq!(found, ASYNC);
+}
+
 /// The modules that come after `module` in `SUITE`, or are not in it, and are named in its source.
 fn above<'a>(module: &str, source: &'a str) -> Vec<&'a str> {
     let place = SUITE.iter().position(|known| *known == module).unwrap();

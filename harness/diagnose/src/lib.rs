@@ -9,15 +9,18 @@
 //! |---|---|
 //! | `evidence` | what is known |
 //! | `rendezvous` | ranks that do not meet |
-//! | `groups`, `collectives` | ranks that contradict each other, by `call_sequence` |
+//! | `groups`, `collectives` | ranks that contradict each other |
+//! | `call_sequence` | the collectives of a rank in a group, in order, and where two ranks differ |
 //! | `messages` | the messages between ranks, and which calls are two sides of one |
 //! | `waits` | which rank waits for which |
 //! | `chain_ends` | where the chains of waiting ranks end |
 //! | `common_rank` | the rank that all cycles of waiting ranks go through |
 //! | `keys` | which rank sets which keys of a store |
 //! | `cycle` | why ranks wait for each other |
+//! | `common_rank` | the one rank that is part of every cycle |
 //! | `splits` | what the members of an all-to-all send and receive |
 //! | `counter` | a counter in a store that one rank has added to more or less often than the rest |
+//! | `keys` | which ranks have still to set the store keys that others wait for |
 //! | `habit` | what a rank has always done at a place, until now |
 //! | `other_group` | a call that is on another group than before |
 //! | `recorded` | what the backend's own records have under way |

@@ -17,6 +17,8 @@
 //! | `observe` | what right answers show: how they were accumulated, whether they are the same again |
 //! | `double_double` | arithmetic to 106 bits |
 //! | `class`, `classify`, `comparison`, `bug_model`, `ignored_strides`, `special_values` | which bug explains a wrong answer |
+//! | `search`, `partial` | where the data in wrong elements comes from; results of a reduction that stopped early |
+//! | `unpreparable` | checks without an expected value |
 //! | `format` | elements as numbers and as text |
 //! | `expected_tensors` | a check described tensor by tensor |
 //! | `stack` | layers above c10d, with inputs, expected bytes and classes of their own |

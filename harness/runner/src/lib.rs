@@ -11,6 +11,7 @@
 //! | [`run`]     | ties one scenario together, and many side by side; emits records                     |
 //! | [`check_result`] | the outcome of one check, and what is reported of it                                 |
 //! | [`watch`]   | any distributed program under the hang diagnosis                                     |
+//! | `foreign_listeners` | processes of other programs that listen where ranks meet                             |
 
 pub mod check_result;
 mod foreign_listeners;

@@ -14,6 +14,8 @@
 //! | `shared_checks`    | which checks every mutant meets                                             |
 //! | `above`    | mutants that no check of c10d's own functions may see                       |
 //! | `proof`    | mutants and the healthy backend, run                                        |
+//! | `healthy`  | the result of the backend without a bug                                     |
+//! | `shrunk`   | how short the failing sequence is that a run left                           |
 //! | `kill`     | what the records of one mutant amount to                                    |
 //! | `matrix`   | all kills together, and what they prove of each requirement                 |
 //! | `record`   | `kills.jsonl`                                                               |

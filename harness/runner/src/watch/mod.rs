@@ -32,6 +32,7 @@
 //! | `lone_worlds` | finds processes that were started as one world and are each alone |
 //! | `idle_launcher` | finds a launcher that waits for other nodes |
 //! | `deadlock` | finds ranks whose threads wait for each other |
+//! | `script` | finds a shell script that may still start ranks |
 //! | `file_locks` | finds ranks that wait for the lock of a file |
 //! | `shared_memory` | finds ranks that may wait for what another one writes into shared memory |
 //! | `kernel_wait` | what a process waits for, by where it sleeps in the kernel |

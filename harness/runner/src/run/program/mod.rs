@@ -10,6 +10,7 @@
 //! | `command` | command lines of ranks, and environments |
 //! | `launcher_start` | command lines of launchers |
 //! | `lines` | searches each rank's log |
+//! | `own_delays` | delays of the harness itself, which are not charged to the program |
 //! | `judge` | turns what was seen into check results |
 //! | `placement_faults` | compares what launchers told ranks with the plan |
 

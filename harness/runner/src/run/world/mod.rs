@@ -16,6 +16,8 @@
 //! | `state` | the state machine's data |
 //! | `transitions` | takes an event, and makes the transitions that follow |
 //! | `phase` | phases, what is waited for besides, why a world is left early |
+//! | `clock` | the time of the state machine, in which delays of the harness do not pass |
+//! | `processor_times` | tells a late rank from a busy machine |
 //! | `alarm` | when the world must act although no event comes |
 //! | `step_frame` | a step for one rank |
 //! | `sending` | steps on their way |
@@ -33,6 +35,7 @@
 //! | `failed_world` | a failed world → findings |
 //! | `shutdown` | every rank's `bye` and exit, or its death |
 //! | `runner` | [`WorldRunner`] |
+//! | `result` | [`WorldResult`] |
 //!
 //! # Phases
 //!
@@ -95,10 +98,10 @@ mod shutdown;
 #[cfg(test)]
 mod simulation;
 mod state;
+mod step_end;
 mod step_frame;
 mod transitions;
 
-mod step_end;
 pub use plan::WorldPlan;
 pub use result::WorldResult;
 pub use runner::{Decided, WorldRunner};
