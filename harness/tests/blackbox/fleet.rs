@@ -593,7 +593,7 @@ fn kubernetes() {
     });
     run.end()
         .assert_code(0)
-        .assert_says("kubectl create secret generic allranks-out --from-file=credentials.json=");
+        .assert_says("kubectl create secret generic allranks-out '--from-file=credentials.json=");
     for agent in agents {
         agent.end().assert_code(0);
     }
