@@ -160,11 +160,11 @@ mod tests {
         );
         let said = to_join(Engine::Kubernetes, &["namespace=lab"]);
         assert!(
-            said.contains("kubectl create secret generic allranks-night-7 -n lab"),
+            said.contains("kubectl create secret generic allranks-night-7 '--from-file=credentials.json=/r/x y.json' -n lab &&"),
             "{said}"
         );
         assert!(
-            said.contains("kubectl apply -n lab -f /runs/Night_7/kubernetes/job.yaml"),
+            said.contains("kubectl apply -f /runs/Night_7/kubernetes/job.yaml -n lab"),
             "{said}"
         );
     }
