@@ -18,9 +18,12 @@ use allranks_runner::world::node::Engine;
 
 const EXIT_CODES: &str = "\
 Exit codes:
-  0   everything is as expected        4   incomplete: a required check was not run
-  1   unexpected results               10  the harness or the machine failed
-  2   usage, or a bad case file        3   nothing was selected
+  0   everything is as expected
+  1   unexpected results: a regression or an unexpected pass
+  2   usage, or a bad case, platform or expectation file
+  3   nothing was selected, or no platform was found
+  4   incomplete: a required check was not run
+  10  the harness or the machine failed
 
 Examples:
   allranks run                                     profile core on every platform found
@@ -30,12 +33,21 @@ Examples:
   allranks plan --filter covers=COLL-004           what would run, and how much
   allranks explain 'collectives/broadcast@cpu.gloo.ws4#0.broadcast.float32.33.root-0'";
 
+const PROVE_EXIT_CODES: &str = "\
+Exit codes:
+  0   every mutant is killed as the index says, and nothing is unexpected without a bug
+  1   a mutant is not, or something is unexpected without a bug
+  2   usage, a bad index, or a folder that holds another proof
+  3   there is no mutant
+  4   interrupted
+  10  the harness or the machine failed";
+
 const DIAGNOSE_EXIT_CODES: &str = "\
 Exit codes:
-  0   nothing wrong is seen: every rank came through every phase, or one is slow and on the way
-  1   a verdict was given, if only that ranks wait and the logs do not show for which ranks
+  0   no fault seen: every rank came through every phase, or a rank is slow and making progress
+  1   a verdict was given, even if it only says that ranks wait
   2   no such file, no logs in a folder, or nothing says which rank wrote them
-  3   not known: nothing wrong is seen, but not that every rank came through either
+  3   not known: no fault seen, but the logs do not show that every rank finished
 
 Examples:
   allranks diagnose rank0.log rank1.log rank2.log rank3.log
@@ -49,9 +61,9 @@ Exit codes:
   1   worse: a check broke or is gone, or a failing one was added
   2   usage, or results that cannot be read
   4   incomplete: not worse as far as it ran, but a run is not whole, or a check was not run
+  10  the harness or the machine failed
 
-A check that was not run is never an improvement, whatever it was before; nor is a skip, or a failure that is known or
-waived now: each is in a list of its own.";
+Checks that were not run, are skipped, or fail in a way that is known or waived now are no improvements: each has its own list.";
 
 const HISTORY_EXIT_CODES: &str = "\
 Exit codes:
@@ -69,11 +81,12 @@ const MERGE_EXIT_CODES: &str = "\
 Exit codes:
   0   merged, and whole: what failed is in the reports
   2   usage, results that cannot be read, or two different results of one check
-  4   merged, but incomplete: a run was cut off or left no record of a planned check, or a check was not run by any";
+  4   merged, but incomplete: a run was cut off or left no record of a planned check, or a check was not run by any
+  10  the harness or the machine failed";
 
 const RERUN_EXIT_CODES: &str = "\
-Exit codes are those of `run`, for both runs together; 2 also if the run cannot be continued. Where there is nothing to do, it says so
-and ends as the run did.
+Exit codes are those of `run`, for both runs together; 2 also if the run cannot be continued. If there is nothing to do, it says so and
+ends as the run did.
 
 Examples:
   allranks rerun target/allranks/20261120-081530            what was not run
@@ -98,7 +111,7 @@ const NODE_EXIT_CODES: &str = "\
 Exit codes:
   0   the run has ended
   2   usage: no credentials, or ones that others can read
-  10  the run cannot be reached, refuses this host, or is gone
+  10  the run cannot be reached, refuses this host, or is gone; or the agent was interrupted
 
 Examples:
   allranks run --launcher attached --nodes 2       prints the command for each host, and waits
@@ -119,27 +132,27 @@ pub struct Arguments {
 pub enum Command {
     /// Run cases on real ranks and write the reports.
     ///
-    /// Everything is written below --out, but for empty lock files in $TMPDIR/allranks-locks-UID: they keep runs side
-    /// by side off each other's ports and devices, and may be deleted whenever none runs.
+    /// Everything is written below --out, except empty lock files in $TMPDIR/allranks-locks-UID. They keep runs at the same time
+    /// from using the same ports and devices, and may be deleted when no run is active.
+    #[command(after_help = EXIT_CODES)]
     Run(Box<RunArguments>),
-    /// List cases, or with --requirements what covers what. Looks for no device: a platform's file is enough.
+    /// List cases, or with --requirements the requirements and the cases that cover them. Looks for no device: a platform's file is
+    /// enough.
     List(ListArguments),
     /// Show what `run` with the same options would run, and what it would leave out and why.
     Plan(PlanArguments),
     /// Explain one scenario or check: why selected, what is sent to each rank, argv and environment.
     Explain(ExplainArguments),
     /// Prove that the suite can fail: run it against backends with one seeded bug each, and write the kill matrix.
-    ///
-    /// Exits with 0 if every mutant is killed by a check of the requirement it breaks, under its right name, and no check
-    /// raises a false alarm without a bug; with 1 if not.
+    #[command(after_help = PROVE_EXIT_CODES)]
     Prove(ProveArguments),
     /// Write a Python file that reproduces one check under plain torchrun, for a vendor's issue tracker.
     ///
-    /// The file needs nothing but torch and says on every rank what must come and what came.
+    /// The file needs nothing but torch. On every rank it says what the result must be, and what it is.
     Repro(ReproArguments),
     /// Say from the logs of a job that hangs or failed which rank held it up, where, and why.
     ///
-    /// Logs are read alone: lines such as `[Rank 1] Before X` and `After X`, tracebacks, torchrun's table of failures and
+    /// It reads logs only: lines such as `[Rank 1] Before X` and `After X`, tracebacks, torchrun's table of failures and
     /// the lines of NCCL's watchdog. The rank of a line comes from its beginning ([Rank 1], [rank1]:, [default1]:), else from
     /// the file's name or folder, else from the order of the files.
     #[command(after_help = DIAGNOSE_EXIT_CODES)]
@@ -160,17 +173,17 @@ pub enum Command {
     Merge(MergeArguments),
     /// Continue a run that was interrupted or killed: run what was not run, and make one result set of both.
     ///
-    /// Platforms, profile, seed and all other options are those of the run. What it has recorded is taken over into a new folder,
-    /// and every check is there once. What failed stays failed, unless --failed is given. Refused if the cases, the expectations,
-    /// a platform, its torch or its devices are not what they were.
+    /// Platforms, profile, seed and all other options are those of the run. Its records are copied into a new folder, which then has
+    /// every check once. What failed stays failed, unless --failed is given. Refused if the cases, the expectations, a platform, its
+    /// torch or its devices have changed.
     #[command(after_help = RERUN_EXIT_CODES)]
     Rerun(RerunArguments),
     /// Judge the results of a run again, by the expectations and platform files of today; nothing runs.
     ///
-    /// After an entry was added to an expectations file, or a capability to a platform file, the verdicts follow from what
-    /// happened then. Exit codes are those of `run`.
+    /// Use it after an entry was added to an expectations file, or a capability to a platform file. The outcomes stay as they were
+    /// recorded; the verdicts are made anew. Exit codes are those of `run`.
     Judge(JudgeArguments),
-    /// Write the entries that a run asks for into a file of expectations.
+    /// Write a file of expectations with an entry for each unexpected failure of a run.
     #[command(after_help = EXPECTATIONS_EXIT_CODES)]
     Expectations(ExpectationsArguments),
     /// Compare two runs: what changed, what is new, what is gone.
@@ -179,10 +192,10 @@ pub enum Command {
     /// Pack two complete runs as a claim that others can verify without torch and without the devices.
     ///
     /// The package has the product file, both runs with their logs, the platform, expectation and waiver files that they were given,
-    /// the environment, reproductions of what is known or waived, and a manifest with the SHA-256 of every file.
+    /// the environment, reproducers of the known and waived failures, and a manifest with the SHA-256 of every file.
     #[command(after_help = SUBMIT_HELP)]
     Submit(SubmitArguments),
-    /// Verify a package: plan and judge again what it records, and print what it claims and covers.
+    /// Verify a package: plan and judge its runs again, and print what it claims and covers.
     ///
     /// Needs neither torch nor a device. The cases, requirements and own expectations are those that this binary carries, so the
     /// package must come from the same version.
@@ -190,23 +203,23 @@ pub enum Command {
     Verify(VerifyArguments),
     /// Show what many runs say of each check: what broke, when, and what had changed by then; what is flaky; what was fixed.
     ///
-    /// Runs are stored with `allranks history add`. A check that was not run says nothing. What changed between the last run without
-    /// a failure and the first with it is listed whole: it may be the cause.
+    /// Runs are stored with `allranks history add`. Runs in which a check was not run are ignored for that check. For each failure,
+    /// everything that changed between the last run without it and the first run with it is listed: it may be the cause.
     #[command(after_help = HISTORY_EXIT_CODES)]
     History(HistoryArguments),
     /// Run any distributed program, and say which rank it hangs for, and why.
     ///
-    /// The program runs as it would without; verdicts go to standard error, and it goes on unless --kill-on-verdict is
+    /// The program runs as it would without `watch`; verdicts go to standard error, and it goes on unless --kill-on-verdict is
     /// given. Its ranks are the processes below it that have RANK and WORLD_SIZE in their environment, or that call
-    /// torch.distributed. A verdict is printed when the evidence proves it, mostly within 3 seconds of the last
-    /// progress; what is only likely, after --patience. A rank that is slow is not accused. When the command ends, or
+    /// torch.distributed. A verdict is printed as soon as the evidence proves it, mostly within 3 seconds of the
+    /// last progress; one that is only likely, after --patience. A rank that is slow is not accused. When the command ends, or
     /// this program does, everything the command started is killed. Ctrl-C and SIGTERM are passed on; a second one
     /// kills.
     Watch(WatchArguments),
     /// Start ranks on this host for a run elsewhere, until that run ends.
     ///
-    /// The run is one with `--launcher attached`, which prints the command and waits. The connection is encrypted; this host
-    /// proves that it has the run's token, and the run that it has the key. When the connection ends, all ranks on this host
+    /// That run is started with `--launcher attached`, prints the command, and waits. The connection is encrypted: this host proves
+    /// that it has the run's token, and the run proves that it has the key. When the connection ends, all ranks on this host
     /// are killed.
     #[command(after_help = NODE_EXIT_CODES)]
     Node(NodeArguments),
@@ -233,12 +246,12 @@ pub struct RunArguments {
     /// Run every scenario N times.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub repeat: u32,
-    /// Ranks that may run at once; larger worlds run alone. Default: 8 for each core, and beside them 12 for each core in
-    /// scenarios that mostly wait (scripts, programs).
+    /// Number of ranks that may run at once; a world with more ranks runs alone. Default: 8 per core, plus 12 per core for scenarios
+    /// that mostly wait (scripts, programs).
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub ranks_at_once: Option<u32>,
-    /// Worlds that may share a device at once, if all runs on this machine say so: most of a world's time is starting and
-    /// ending, which others' may overlap. Memory of the device must do for all of them.
+    /// Number of worlds that may share a device. All runs on the machine must use the same number. The device's memory must hold all
+    /// of them.
     #[arg(long, value_name = "N", default_value_t = NonZeroU32::MIN)]
     pub worlds_per_device: NonZeroU32,
     /// How a run listens for its node agents.
@@ -252,17 +265,17 @@ pub struct RunArguments {
     next_help_heading = "Node agents (--launcher attached, slurm, mpi, torchrun, kubernetes)"
 )]
 pub struct ListenArguments {
-    /// Address at which the run listens for node agents; port 0 is any. Default: all addresses of this machine.
+    /// Address at which the run listens for node agents; port 0 means any free port. Default: all addresses of this machine.
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub listen: Option<SocketAddr>,
-    /// File for what agents need to be admitted: the run's addresses, the fingerprint of its key, and its token. It is made with
-    /// mode 0600, and removed when the run ends. Default: credentials.json in the run's folder.
+    /// File to write what agents need to join: the run's addresses, the fingerprint of its key, and its token. It is made with mode
+    /// 0600, and removed when the run ends. Default: credentials.json in the run's folder.
     #[arg(long, value_name = "FILE")]
     pub credentials: Option<PathBuf>,
-    /// Seconds that the run waits for its nodes; then what needs them is not run.
+    /// Seconds that the run waits for its nodes. After that, checks that need missing nodes are not run.
     #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub join_patience: u64,
-    /// Seconds without a byte from a node's agent, after which the node is lost.
+    /// Seconds without a byte from a node's agent after which the node counts as lost.
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub lost_after: u64,
 }
@@ -281,11 +294,11 @@ pub struct NodeArguments {
 /// The arguments of `plan`.
 #[derive(Debug, Args)]
 pub struct PlanArguments {
-    /// What would run.
+    /// What is planned.
     #[command(flatten)]
     pub select: SelectArguments,
-    /// Print instead what every rank would be sent: for each scenario a line of JSON with the steps of
-    /// the rank protocol, without their payloads. Ports and files to meet at are 0 and empty.
+    /// Print what every rank would be sent instead: for each scenario a line of JSON with the steps of the rank protocol, without
+    /// their payloads. Ports are 0, and the names of rendezvous files are empty.
     #[arg(long)]
     pub steps: bool,
 }
@@ -306,10 +319,10 @@ pub struct ListArguments {
 pub struct ExplainArguments {
     /// Id of a scenario or of a check, as `plan` and the reports print it.
     pub id: String,
-    /// Where to look.
+    /// The suite to look in.
     #[command(flatten)]
     pub select: ExplainSelect,
-    /// What would run its ranks: `python`, `libtorch`, or `command:PROGRAM ARGUMENT...`. Default: `python`.
+    /// The driver to explain: `python`, `libtorch`, or `command:PROGRAM ARGUMENT...`. Default: `python`.
     #[arg(long, value_name = "DRIVER")]
     pub driver: Option<DriverChoice>,
 }
@@ -328,7 +341,7 @@ pub struct ExplainSelect {
 /// The arguments of `repro`.
 #[derive(Debug, Args)]
 pub struct ReproArguments {
-    /// Id of a check, as the reports print it; of a scenario, for its initialisation and teardown.
+    /// Id of a check, as the reports print it; or id of a scenario, for its initialisation and teardown.
     #[arg(required_unless_present = "known_failures")]
     pub id: Option<String>,
     /// The file; default: standard output.
@@ -346,10 +359,10 @@ pub struct ReproArguments {
     /// Write a file into DIR for every known failure instead: for each entry of the expectations, its smallest check.
     #[arg(long, value_name = "DIR", conflicts_with_all = ["id", "out", "numel", "run"])]
     pub known_failures: Option<PathBuf>,
-    /// The Python whose torch decides which known failures there are, and is named in the file.
+    /// The Python whose torch version decides which known failures apply. The files name that version.
     #[arg(long, value_name = "PATH")]
     pub python: Option<PathBuf>,
-    /// Where to look.
+    /// The suite to look in.
     #[command(flatten)]
     pub select: ExplainSelect,
 }
@@ -375,18 +388,17 @@ pub struct DoctorArguments {
     /// The Python that has torch. Default: $ALLRANKS_PYTHON, the active virtual environment, .venv, python3.
     #[arg(long, value_name = "PATH")]
     pub python: Option<PathBuf>,
-    /// Look for these platforms only, and call it a fault if one of them cannot be used.
+    /// Look for these platforms only; one that cannot be used is a fault.
     #[arg(long, value_name = "NAME,NAME", value_delimiter = ',')]
     pub platform: Vec<String>,
     /// More platform files, or folders of them.
     #[arg(long, value_name = "FILE_OR_DIR")]
     pub platforms: Vec<PathBuf>,
-    /// Seconds that an `import torch` may take before it counts as one that hangs; with --fleet, seconds in which hosts try to reach
-    /// each other.
+    /// Seconds after which an `import torch` counts as hanging; with --fleet, seconds in which hosts try to reach each other.
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=600))]
     pub patience: u64,
-    /// Look at the hosts of a fleet in place of this machine: compare them, and let every two of them exchange bytes in both
-    /// directions. A node agent on each host does that.
+    /// Look at the hosts of a fleet instead of this machine: compare them, and let every pair exchange bytes in both directions. This
+    /// needs a node agent on each host.
     #[arg(long)]
     pub fleet: bool,
     /// With --fleet: what starts the node agents, as for `run`. Default: attached.
@@ -395,7 +407,7 @@ pub struct DoctorArguments {
     /// With --fleet: number of hosts. Default: 2.
     #[arg(long, value_name = "N", requires = "fleet", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub nodes: Option<u32>,
-    /// With --fleet: words for the launcher, as for `run`.
+    /// With --fleet: options for the launcher's command, as for `run`.
     #[arg(
         long,
         value_name = "WORDS",
@@ -416,7 +428,7 @@ impl DoctorArguments {
         engine.unwrap_or(Engine::Attached)
     }
 
-    /// Words for the launcher's command.
+    /// Returns the options for the launcher's command.
     #[must_use]
     pub fn launcher_words(&self) -> Vec<String> {
         launcher_words(self.launcher_options.as_deref())
@@ -426,7 +438,7 @@ impl DoctorArguments {
 /// The arguments of `schema`.
 #[derive(Debug, Args)]
 pub struct SchemaArguments {
-    /// Of what.
+    /// The kind of file.
     #[arg(default_value = "case", value_parser = ["case", "platform", "product", "expectation", "waiver"])]
     pub of: String,
 }
@@ -444,8 +456,9 @@ pub struct ReportArguments {
 /// The arguments of `merge`.
 #[derive(Debug, Args)]
 pub struct MergeArguments {
-    /// Folders of runs, and packages of `allranks submit`, whose first run is taken. LABEL=RUN names its columns: results of one check
-    /// with different labels stand side by side. A package without a label has its product's package and version.
+    /// Folders of runs, or packages of `allranks submit`, of which the first run is used. LABEL=RUN labels the columns of that run:
+    /// results of one check with different labels stand side by side. Without LABEL, a package is labelled with the name and version of
+    /// its product's package.
     #[arg(required = true, value_name = "[LABEL=]RUN")]
     pub runs: Vec<OsString>,
     /// Folder for the merged results and reports.
@@ -458,13 +471,14 @@ pub struct MergeArguments {
 pub struct RerunArguments {
     /// The run's folder.
     pub run: PathBuf,
-    /// Run what failed again too, by itself or because its world was lost; a check that passes now says what it was.
+    /// Also run checks again that failed, by themselves or because their world was lost. The record of a check that passes now says
+    /// how it failed before.
     #[arg(long)]
     pub failed: bool,
     /// Folder for results, reports and logs. Default: target/allranks/<time>.
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// The run's driver, where it is a `command:` with arguments, which are not recorded.
+    /// The run's driver. Needed if it is a `command:` with arguments: those are not recorded.
     #[arg(long, value_name = "DRIVER")]
     pub driver: Option<String>,
 }
@@ -485,7 +499,7 @@ pub struct JudgeArguments {
 /// The arguments of `diff`.
 #[derive(Debug, Args)]
 pub struct DiffArguments {
-    /// Folder of the older run, or a package of `allranks submit`, whose first run is taken.
+    /// Folder of the older run, or a package of `allranks submit`, of which the first run is used.
     pub old: PathBuf,
     /// Folder of the newer run, or such a package.
     pub new: PathBuf,
@@ -502,7 +516,7 @@ pub struct SuperviseArguments {
 /// The arguments of `rank-wrapper`.
 #[derive(Debug, Args)]
 pub struct RankWrapperArguments {
-    /// What has started it.
+    /// The launcher that started it.
     #[arg(value_enum)]
     pub launcher: LauncherChoice,
     /// Where to write how it began and ended.
@@ -519,7 +533,7 @@ pub struct RankWrapperArguments {
 pub struct SubreaperArguments {
     /// The process that watches.
     pub watcher: u32,
-    /// Its folder, removed if it is killed.
+    /// Its folder, which is removed if it is killed.
     pub folder: PathBuf,
     /// The command.
     #[arg(last = true, required = true)]

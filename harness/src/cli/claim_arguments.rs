@@ -29,7 +29,7 @@ The product file:
 pub const VERIFY_HELP: &str = "\
 Exit codes:
   0   accepted: the package is what it claims to be
-  1   rejected, with a line `rejected REASON: ...` for each reason; the ids are in the book
+  1   rejected, with a line `rejected REASON: ...` for each reason
   2   usage, or the package cannot be opened
   10  the harness or the machine failed
 
@@ -45,10 +45,10 @@ pub struct SubmitArguments {
     pub run1: PathBuf,
     /// The folder of a second one.
     pub run2: PathBuf,
-    /// What was tested and what is claimed; `allranks schema product` has its schema.
+    /// The product file: what was tested and what is claimed. `allranks schema product` prints its schema.
     #[arg(long, value_name = "FILE")]
     pub product: PathBuf,
-    /// The package.
+    /// The package to write.
     #[arg(long, value_name = "FILE.tar.zst")]
     pub out: PathBuf,
     /// Sign it with this SSH key: writes FILE.tar.zst.sig beside it (ssh-keygen -Y sign, namespace `allranks`).
@@ -67,7 +67,7 @@ pub struct VerifyArguments {
     /// A file of signers in the form of ssh-keygen(1), "ALLOWED SIGNERS": the package must be signed by one of them.
     #[arg(long, value_name = "FILE")]
     pub allowed_signers: Option<PathBuf>,
-    /// The signer that it must be. Default: any of the file.
+    /// The signer who must have signed it. Default: any signer in the file.
     #[arg(long, value_name = "IDENTITY", requires = "allowed_signers")]
     pub signer: Option<String>,
     /// The signature. Default: PACKAGE.sig.

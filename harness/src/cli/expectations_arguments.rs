@@ -10,7 +10,7 @@ pub const EXPECTATIONS_EXIT_CODES: &str = "\
 Exit codes of update:
   0   every unexpected result has a new entry, or there is none
   1   there are unexpected results that no new entry settles; they are listed
-  2   usage, results that cannot be read, or a bad file
+  2   usage, results that cannot be read, a bad file, or a file to which entries cannot be added
   10  the harness or the machine failed
 
 Examples:
@@ -31,9 +31,9 @@ pub struct ExpectationsArguments {
 pub enum ExpectationsCommand {
     /// Write an entry for each kind of failure in a run that nothing expects yet.
     ///
-    /// An entry pins outcome, class and a part of the message, and matches the checks that failed so and no other check of the suite,
-    /// run or not. Its `reason` and `url` are empty, and the file is refused until somebody has written them. No entry that is there is
-    /// changed: those that are out of date or describe another failure are listed, as is what no entry can excuse.
+    /// An entry names outcome, class and a part of the message. It matches the checks that failed in this way, and no other check of the
+    /// suite, run or not. Its `reason` and `url` are empty, and the file is refused until they are filled in. Existing entries are not
+    /// changed: those that are out of date or describe another failure are listed, and so are failures that no entry can excuse.
     #[command(after_help = EXPECTATIONS_EXIT_CODES)]
     Update(UpdateArguments),
 }
@@ -43,10 +43,10 @@ pub enum ExpectationsCommand {
 pub struct UpdateArguments {
     /// The run's folder.
     pub run: PathBuf,
-    /// The file to write. If it is there, the entries are added at its end. Default: standard output.
+    /// The file to write. If it exists, the entries are added at its end. Default: standard output.
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
-    /// The suite that was run, with the files of expectations and waivers that there are.
+    /// The suite that was run, with its files of expectations and waivers.
     #[command(flatten)]
     pub suite: SuiteArguments,
 }

@@ -20,16 +20,16 @@ pub struct HistoryArguments {
     /// The file of stored runs.
     #[arg(long, value_name = "FILE", default_value = FILE)]
     pub db: PathBuf,
-    /// Look at this many runs, the newest.
+    /// Number of runs to look at: the newest N.
     #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub last: u32,
-    /// Only this pipeline. Default: each of them.
+    /// Only runs of this pipeline. Default: all pipelines.
     #[arg(long, value_name = "NAME")]
     pub pipeline: Option<String>,
-    /// A file of owners, in the manner of CODEOWNERS: on each line a pattern for cases, requirements or columns, and owners.
+    /// A file of owners, like CODEOWNERS: on each line a pattern for cases, requirements or columns, and owners.
     #[arg(long, value_name = "FILE")]
     pub owners: Option<PathBuf>,
-    /// Print JSON: with a filter every check that matches, otherwise those that are not steady.
+    /// Print JSON: with a filter, every check that matches; without, those that are not steady.
     #[arg(long)]
     pub json: bool,
 }
@@ -39,8 +39,8 @@ pub struct HistoryArguments {
 pub enum HistoryCommand {
     /// Store a run, with its environment. A run that is stored already is not stored twice.
     ///
-    /// A run that was cut off is stored as that: what it has no record of counts as nothing. Added again when there is more of it,
-    /// it takes the place of what was stored. Several processes may add at once. Merge the shards of a night first.
+    /// A run that was cut off is stored as such: checks without a record are ignored. If it is added again when it has more records,
+    /// it replaces what was stored. Several processes may add at the same time. Merge the shards of a night first.
     Add(AddArguments),
 }
 
@@ -53,10 +53,10 @@ pub struct AddArguments {
     /// The file of stored runs; made if there is none.
     #[arg(long, value_name = "FILE", default_value = FILE)]
     pub db: PathBuf,
-    /// What the run is one of. Only runs of one pipeline are compared: give each kind of machine, and each branch, its own.
+    /// The pipeline that the run belongs to. Only runs of one pipeline are compared: give each kind of machine, and each branch, its own.
     #[arg(long, value_name = "NAME", default_value = "nightly")]
     pub pipeline: String,
-    /// The environment, where the run's folder has no environment.json, as that of an older merged run.
+    /// The environment file, if the run's folder has no environment.json, such as the folder of an older merged run.
     #[arg(long, value_name = "FILE")]
     pub environment: Option<PathBuf>,
 }
@@ -67,7 +67,7 @@ pub struct ReportHistory {
     /// A file of stored runs: report.html and summary.md then show what changed since the runs before, and when.
     #[arg(long, value_name = "FILE")]
     pub history: Option<PathBuf>,
-    /// Look at this many runs, the newest and this one.
+    /// Number of runs to look at: the newest, and this one.
     #[arg(long, value_name = "N", default_value_t = 30, requires = "history", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub last: u32,
     /// The pipeline to compare with. Default: that in which the run is stored, otherwise `nightly`.

@@ -15,7 +15,7 @@ pub struct ProveArguments {
     /// Another folder of mutants: an index.yaml and a Python package allranks_mutants.
     #[arg(long, value_name = "FOLDER")]
     pub mutants: Option<PathBuf>,
-    /// What every mutant meets besides its own checks.
+    /// The checks that run against every mutant besides its own.
     #[arg(long, value_enum, default_value_t = SharedChecks::Quick)]
     pub panel: SharedChecks,
     /// Folder for the kill matrix. Default: target/allranks/<time>.

@@ -22,57 +22,57 @@ pub struct SelectArguments {
     /// Only these platforms, by their files' names. Simulated ones run only if they are named.
     #[arg(long, value_name = "NAME,NAME", value_delimiter = ',')]
     pub platform: Vec<String>,
-    /// Only this backend; may be repeated.
+    /// Only this backend; may be given more than once.
     #[arg(long, value_name = "NAME")]
     pub backend: Vec<String>,
     /// Only worlds of these sizes.
     #[arg(long, value_name = "N,N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=i64::from(WorldSize::MAX)))]
     pub world_size: Vec<u32>,
-    /// A named part of the suite: smoke, core or full. Default: core, unless cases are named.
+    /// A named part of the suite: smoke, core, full, stack, simulated, libraries, xla or fleet. Default: core, unless cases are named.
     #[arg(long, value_name = "NAME")]
     pub profile: Option<String>,
-    /// Only checks that match, such as 'all_gather dtype=int8,uint8 !async'; repeated: all must match.
+    /// Only checks that match, such as 'all_gather dtype=int8,uint8 !async'. If given more than once, checks must match all.
     #[arg(long, value_name = "EXPR")]
     pub filter: Vec<Filter>,
     /// Only part I of N of the scenarios; the parts are the same on every machine.
     #[arg(long, value_name = "I/N")]
     pub shard: Option<Shard>,
-    /// Divide the scenarios of this run's folder so that each of the N parts takes as long as the others, by the times that they took
-    /// there. Give every part the same run. Scenarios that are not in it are divided as without.
+    /// Balance the shards by the run times recorded in RUN. Give every shard the same RUN. Scenarios that are not in RUN are divided
+    /// as without this option.
     #[arg(long, value_name = "RUN", requires = "shard")]
     pub times: Option<PathBuf>,
-    /// Files beside the cases.
+    /// Files besides the cases.
     #[command(flatten)]
     pub files: FilesArguments,
     /// The Python that has torch. Default: $ALLRANKS_PYTHON, the active virtual environment, .venv, python3.
     #[arg(long, value_name = "PATH")]
     pub python: Option<PathBuf>,
-    /// `python`, `libtorch`, `command:PROGRAM ARGUMENT...` for any program that speaks the rank protocol, or `program`:
-    /// only the cases that run a program of their own. Default: `python`, and such cases too. `command:` runs on host
-    /// platforms only, those whose files have no `count`: nothing but `python` and `libtorch` can count devices.
+    /// The driver: `python`; `libtorch`; `command:PROGRAM ARGUMENT...`, any program that speaks the rank protocol; or `program`, which
+    /// runs only the cases that are programs of their own. Default: `python`, and such cases too. `command:` runs only on host
+    /// platforms, whose files have no `count`: only `python` and `libtorch` can count devices.
     #[arg(long, value_name = "DRIVER")]
     pub driver: Option<DriverChoice>,
-    /// What starts ranks: `local`, the harness itself; or node agents on other hosts: `attached`, which people start with the
-    /// command that is printed, `slurm`, which `srun` starts inside an allocation, `mpi`, which `mpirun` starts, `torchrun` with
-    /// `--nodes`, which starts one on each host, and `kubernetes`, whose manifests are written. Ranks of `program:` cases have no
-    /// agents: `torchrun`, `slurm` and `mpi` start them directly, where a case names them. Default: whatever a case names.
+    /// The launcher, which starts ranks: `local` is the harness itself. The others start node agents on other hosts: with `attached`,
+    /// people start them by the command that is printed; with `slurm`, `srun` does inside an allocation; with `mpi`, `mpirun`; with
+    /// `torchrun` and `--nodes`, torchrun on each host; for `kubernetes`, manifests are written. Ranks of `program:` cases have no
+    /// agents: `torchrun`, `slurm` and `mpi` start them directly, if a case names one of these. Default: what each case names.
     #[arg(long, value_name = "NAME")]
     pub launcher: Option<LauncherChoice>,
-    /// Number of nodes of each world, under a launcher with node agents. Ranks are placed in blocks, as evenly as they can be.
+    /// Number of nodes of each world, with a launcher that starts node agents. Ranks are placed in blocks, as evenly as possible.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub nodes: Option<u32>,
-    /// Words for `srun`, `mpirun` or `torchrun`, such as '--partition=test --mem=8G' or '--host a,b', separated by spaces; for
+    /// Options for `srun`, `mpirun` or `torchrun`, such as '--partition=test --mem=8G' or '--host a,b', separated by spaces; for
     /// `kubernetes`, image=NAME, namespace=NAME, shm=SIZE and devices=RESOURCE:COUNT.
     #[arg(long, value_name = "WORDS", allow_hyphen_values = true)]
     pub launcher_options: Option<String>,
-    /// Seconds that importing torch, and what a platform imports besides, may take: in looking for platforms, and in a rank.
+    /// Seconds that importing torch and a platform's other modules may take, both when platforms are looked for and in a rank.
     #[arg(long, value_name = "SECONDS", default_value_t = probe::IMPORT_PATIENCE.as_secs(), value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub import_patience: u64,
     /// Seed of all inputs.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Fail (exit 4) unless this platform, or platform/backend, was found and ran, or with `nodes=N`, worlds ran on N nodes; may
-    /// be repeated.
+    /// End with exit code 4 unless this platform, or platform/backend, was found and ran. With `nodes=N`: unless worlds ran on N nodes.
+    /// May be given more than once.
     #[arg(long, value_name = "CAPABILITY")]
     pub require: Vec<String>,
 }
@@ -100,7 +100,7 @@ impl SelectArguments {
         }
     }
 
-    /// Whether the launcher takes words.
+    /// Returns true if the launcher takes options.
     #[must_use]
     pub const fn takes_launcher_words(&self) -> bool {
         match self.launcher {
@@ -114,7 +114,7 @@ impl SelectArguments {
         }
     }
 
-    /// Words for the launcher's command.
+    /// Returns the options for the launcher's command.
     #[must_use]
     pub fn launcher_words(&self) -> Vec<String> {
         launcher_words(self.launcher_options.as_deref())
@@ -127,7 +127,7 @@ impl SelectArguments {
     }
 }
 
-/// What starts ranks.
+/// A launcher, as the command line names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LauncherChoice {
     /// The harness itself.
@@ -172,7 +172,7 @@ impl From<LauncherChoice> for Launcher {
     }
 }
 
-/// The program ranks run.
+/// The driver, as the command line names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DriverChoice {
     /// The one the binary carries.

@@ -15,7 +15,7 @@ pub struct FilesArguments {
     /// More expectation files, or folders of them.
     #[arg(long, value_name = "FILE_OR_DIR")]
     pub expectations: Vec<PathBuf>,
-    /// Files of waivers, or folders of them: failures of one requirement that an owner answers for until a day.
+    /// Files of waivers, or folders of them. A waiver accepts failures of one requirement until a date, and names who answers for it.
     #[arg(long, value_name = "FILE_OR_DIR")]
     pub waivers: Vec<PathBuf>,
 }
@@ -39,7 +39,7 @@ pub struct SuiteArguments {
     /// Case files or folders; default: the suite's own.
     #[arg(long, value_name = "CASE_OR_DIR")]
     pub cases: Vec<PathBuf>,
-    /// Files beside the cases.
+    /// Files besides the cases.
     #[command(flatten)]
     pub files: FilesArguments,
 }

@@ -18,10 +18,15 @@ use allranks_runner::world::unkilled;
 
 const EXAMPLES: &str = "\
 Exit codes:
-  the command's own; 128 and the signal's number if a signal ended it (130: you, by Ctrl-C)
-  1   --kill-on-verdict: it hung, and was killed
+  the command's own, or 128 + N if signal N ended it (130 is Ctrl-C)
+  1   with --kill-on-verdict: it hung and was killed
   2   usage, or there is no such command
-  with --attach: 0 no rank is accused, 1 it hangs, 2 there is no rank among these processes
+  10  the harness or the machine failed
+
+Exit codes with --attach:
+  0   no rank is accused: the ranks move, one is late, or the evidence does not say why nothing moves
+  1   it hangs: there is a verdict
+  2   usage, or no rank of a job is found by these processes
   10  the harness or the machine failed
 
 Examples:
@@ -36,33 +41,32 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct WatchArguments {
-    /// Whether Python processes are asked where they are: `auto` puts a module on PYTHONPATH that notes each call of
-    /// torch.distributed, from a thread of its own; `off` leaves the program untouched, and then only processes, sockets
-    /// and environments tell.
+    /// How to find out where Python processes are: `auto` puts a module on PYTHONPATH that records each call of torch.distributed,
+    /// from a thread of its own; `off` leaves the program untouched, so that only processes, sockets and environments are seen.
     #[arg(long, value_enum, default_value_t = Stacks::Auto)]
     pub stacks: Stacks,
-    /// Without any progress for so long, say where each rank is, whatever the evidence proves.
+    /// Seconds without any progress after which a report says where each rank is, whatever the evidence proves.
     #[arg(long, value_name = "SECONDS", default_value_t = 30.0, value_parser = seconds)]
     pub patience: f64,
     /// Kill the program when there is a verdict, and exit with 1.
     #[arg(long, conflicts_with = "attach")]
     pub kill_on_verdict: bool,
-    /// Write the last verdict into FILE too, as JSON.
+    /// Also write the last verdict to FILE, as JSON.
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Write what is seen of each world into files of DIR. `allranks diagnose DIR...` judges those of several nodes together.
-    /// They are removed when the command ends with exit code 0. With --attach they hold where each rank is.
+    /// Write what is seen of each world to files in DIR. `allranks diagnose DIR...` judges the files of several nodes together. They
+    /// are removed when the command ends with exit code 0. With --attach they hold where each rank is.
     #[arg(long, value_name = "DIR")]
     pub evidence: Option<PathBuf>,
-    /// Join the watches of the same job on other nodes, by a name that all of them are given, such as the job's number. They share
-    /// the folder DIR/ID, where DIR is that of --evidence, or else `allranks-watch` in the working directory, on a file system that
-    /// all nodes see. One verdict is reported for the whole job, by one of them. The folder is removed when all commands have ended with exit
-    /// code 0.
+    /// Join the watches of the same job on other nodes. Give all of them the same ID, such as the job's number. They share the folder
+    /// DIR/ID, which must be on a file system that all nodes see; DIR is that of --evidence, or `allranks-watch` in the working
+    /// directory. One verdict is reported for the whole job, by one of them. The folder is removed when all commands have ended with
+    /// exit code 0.
     #[arg(long, value_name = "ID", conflicts_with = "attach", value_parser = job_name)]
     pub job: Option<String>,
-    /// Look at a job that runs already, by the id of any of its processes: a launcher, a shell, a rank. Nothing of it is
-    /// stopped or changed. What only a job started under `allranks watch` writes down is missing then, so fewer hangs are
-    /// explained, and the verdict says which evidence is missing.
+    /// Look at a job that already runs, by the id of any of its processes: a launcher, a shell, a rank. The job is not stopped or
+    /// changed. Only jobs started under `allranks watch` record their calls, so fewer hangs are explained, and the verdict says which
+    /// evidence is missing.
     #[arg(long, value_name = "PID", num_args = 1.., conflicts_with = "command", value_parser = clap::value_parser!(u32).range(1..))]
     pub attach: Vec<u32>,
     /// The command and its arguments.

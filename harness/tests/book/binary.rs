@@ -20,7 +20,7 @@ pub struct Subcommand {
     /// Its name.
     pub name: String,
     /// Its help.
-    help: String,
+    pub help: String,
     /// Its long options, `--json`, and whether each takes a value.
     pub options: BTreeMap<String, bool>,
 }

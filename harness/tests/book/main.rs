@@ -13,11 +13,13 @@
 //! | `command` | whether a command exists, and whether it does what the page says |
 //! | `example` | whether a file that a page shows is valid |
 //! | `schema` | a JSON schema as a page |
+//! | `exit_codes` | the tables of exit codes, and those in help texts |
 //! | `trace` | the table that traces one check through the crates |
 
 mod binary;
 mod command;
 mod example;
+mod exit_codes;
 mod link;
 mod page;
 mod schema;
@@ -192,6 +194,29 @@ fn the_command_line_page_is_what_the_binary_says() {
         &format!("{BOOK}/reference/command-line.md"),
         &Binary::ask().page(),
     );
+}
+
+#[test]
+fn the_page_of_exit_codes_has_those_of_the_help() {
+    let path = format!("{BOOK}/reference/exit-codes.md");
+    let text = fs::read_to_string(root().join(path)).unwrap();
+    let tables = exit_codes::tables(&text);
+    let mut problems = Vec::new();
+    for one in Binary::ask().subcommands {
+        problems.extend(exit_codes::differs(&one.name, &one.help, &tables));
+    }
+    none(&problems);
+}
+
+#[test]
+fn the_help_names_every_profile() {
+    let binary = Binary::ask();
+    let help = &binary.subcommand("run").unwrap().help;
+    for entry in fs::read_dir(root().join("cases/profiles")).unwrap() {
+        let file = entry.unwrap().file_name();
+        let name = Path::new(&file).file_stem().unwrap().to_str().unwrap();
+        assert!(help.contains(name), "profile {name}");
+    }
 }
 
 #[test]
