@@ -219,6 +219,24 @@ fn the_help_names_every_profile() {
     }
 }
 
+/// The figures of the proof: every mutant was tried, and what was not killed survived.
+#[test]
+fn the_figures_of_the_proof_add_up() {
+    let read = |path: &str| fs::read_to_string(root().join(path)).unwrap();
+    let index = read("fixtures/mutants/index.yaml");
+    let mutants = index.lines().filter(|line| line.starts_with("- name: "));
+    let count = mutants.count();
+    let page = read(&format!("{BOOK}/internals/proof.md"));
+    let figure = |row: &str| -> usize {
+        let line = page.lines().find(|line| line.starts_with(row)).unwrap();
+        line.split("**").nth(1).unwrap().parse().unwrap()
+    };
+    assert_eq!(figure("| mutants tried "), count);
+    assert_eq!(figure("| killed ") + figure("| survived "), count);
+    let front = format!("**{} of {count}** seeded bugs", figure("| killed "));
+    assert!(read("README.md").contains(&front), "{front}");
+}
+
 #[test]
 fn the_pages_of_files_are_what_the_schemas_say() {
     for (of, title) in [
