@@ -127,7 +127,7 @@ fn conformance(arguments: &Arguments) -> Result<ExitCode, Failure> {
     }
     Ok(match closed {
         Ok(()) => conclusion.exit_code(),
-        Err(_) => ExitCode::from(conclusion::Exit::RunIssue as u8),
+        Err(_) => ExitCode::from(conclusion::Exit::HarnessFailed as u8),
     })
 }
 

@@ -77,7 +77,7 @@ fn run(started: u64, planned: u64, checks: Vec<CheckRecord>, has_ended: bool) ->
         duration_ms: 1,
         verdicts: BTreeMap::new(),
         outcomes: BTreeMap::new(),
-        troubles: Vec::new(),
+        issues: Vec::new(),
         exit_code: 0,
     });
     results

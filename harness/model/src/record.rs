@@ -15,7 +15,7 @@ pub use crate::rank_line::RankLine;
 /// The parameter of a scenario's `init` that names what must be refused in it.
 pub const REFUSED: &str = "refused";
 
-/// The trouble of a run that was stopped.
+/// The issue of a run that was stopped.
 pub const STOPPED: &str = "interrupted";
 
 /// The summary of a check that was not run because the run was stopped.
@@ -321,7 +321,9 @@ pub struct EndRecord {
     /// Number of checks by name of the outcome.
     pub outcomes: BTreeMap<String, u64>,
     /// Problems that belong to no check: expectations out of date, an interruption, a full disk.
-    pub troubles: Vec<String>,
+    /// In JSON the field is `troubles`.
+    #[serde(rename = "troubles")]
+    pub issues: Vec<String>,
     /// Exit code of the run.
     pub exit_code: u8,
 }

@@ -284,9 +284,9 @@ fn lacks<C: CheckSet>(which: &str, results: &Results<C>) -> Vec<String> {
             .briefs()
             .any(|check| check.status() == Status::NotRun)
     {
-        let why = match end.troubles.is_empty() {
+        let why = match end.issues.is_empty() {
             true => String::new(),
-            false => format!(": {}", end.troubles.join("; ")),
+            false => format!(": {}", end.issues.join("; ")),
         };
         reasons.push(format!("it ended with exit code {}{why}", end.exit_code));
     }

@@ -276,7 +276,7 @@ mod tests {
             duration_ms: 0,
             verdicts: std::collections::BTreeMap::new(),
             outcomes: std::collections::BTreeMap::new(),
-            troubles: Vec::new(),
+            issues: Vec::new(),
             exit_code: 0,
         };
         let error = writer.append(&Record::End(end)).unwrap_err();

@@ -46,8 +46,8 @@ fn write_page<C: CheckSet>(
     let sign = if headline.good { "✅" } else { "❌" };
     writeln!(page, "## {sign} allranks: {}\n", cell(&headline.sentence))?;
     write_counts(page, results)?;
-    for trouble in results.troubles() {
-        writeln!(page, "> **Error of the harness:** {}\n", cell(trouble))?;
+    for issue in results.issues() {
+        writeln!(page, "> **Error of the harness:** {}\n", cell(issue))?;
     }
     for absence in results.absences() {
         writeln!(page, "> {}\n", cell(&absence))?;

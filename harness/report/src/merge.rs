@@ -414,7 +414,7 @@ fn merged_end<C: CheckSet>(sets: &[Results<C>], started: u64) -> Option<EndRecor
         duration_ms: 0,
         verdicts: BTreeMap::new(),
         outcomes: BTreeMap::new(),
-        troubles: Vec::new(),
+        issues: Vec::new(),
         exit_code: 3,
     };
     let mut spans = Vec::new();
@@ -426,9 +426,9 @@ fn merged_end<C: CheckSet>(sets: &[Results<C>], started: u64) -> Option<EndRecor
         if !set.is_whole() {
             merged.exit_code = more_serious(merged.exit_code, INCOMPLETE);
         }
-        for trouble in &end.troubles {
-            if !merged.troubles.contains(trouble) {
-                merged.troubles.push(trouble.clone());
+        for issue in &end.issues {
+            if !merged.issues.contains(issue) {
+                merged.issues.push(issue.clone());
             }
         }
     }

@@ -200,8 +200,8 @@ impl<C: CheckSet> Results<C> {
 
     /// Returns the remarks on the records, then the issues that the run itself reported.
     #[must_use]
-    pub fn troubles(&self) -> Vec<&str> {
-        let of_run = self.end.iter().flat_map(|end| &end.troubles);
+    pub fn issues(&self) -> Vec<&str> {
+        let of_run = self.end.iter().flat_map(|end| &end.issues);
         self.remarks
             .iter()
             .chain(of_run)

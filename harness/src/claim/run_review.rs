@@ -50,7 +50,7 @@ impl Run {
         let is_stopped = results
             .end
             .as_ref()
-            .is_none_or(|end| end.troubles.iter().any(|trouble| trouble == STOPPED));
+            .is_none_or(|end| end.issues.iter().any(|issue| issue == STOPPED));
         if is_stopped {
             rejections.add(Reason::RunCutOff, format!("{name} did not come to its end"));
             return None;
@@ -203,21 +203,21 @@ impl Run {
         }
         // A problem is never as good as none.
         let is_good = end.exit_code == Exit::AsExpected as u8;
-        if end.exit_code == again.exit_code && (end.troubles.is_empty() || !is_good) {
+        if end.exit_code == again.exit_code && (end.issues.is_empty() || !is_good) {
             return;
         }
         let name = format!("{name} ended with {}", end.exit_code);
         // What belongs to no check may make a run worse than its records.
-        let (reason, text) = match end.troubles.first() {
+        let (reason, text) = match end.issues.first() {
             Some(_) if end.exit_code == Exit::Unexpected as u8 => return,
-            Some(trouble) if end.exit_code == Exit::RunIssue as u8 => {
-                (Reason::HarnessFailed, format!("{name}: {trouble}"))
+            Some(issue) if end.exit_code == Exit::HarnessFailed as u8 => {
+                (Reason::HarnessFailed, format!("{name}: {issue}"))
             }
-            Some(trouble) if end.exit_code == Exit::Incomplete as u8 => {
-                (Reason::RunPartial, format!("{name}: {trouble}"))
+            Some(issue) if end.exit_code == Exit::Incomplete as u8 => {
+                (Reason::RunPartial, format!("{name}: {issue}"))
             }
-            Some(trouble) => {
-                let text = format!("{name}, though there was: {trouble}");
+            Some(issue) => {
+                let text = format!("{name}, though there was: {issue}");
                 (Reason::EditedTotals, text)
             }
             None => {

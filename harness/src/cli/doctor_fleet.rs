@@ -67,7 +67,7 @@ pub fn doctor_fleet(
         };
         Ok::<_, std::io::Error>(seen)
     })?;
-    let seen = seen.ok_or_else(|| Failure::RunIssue("interrupted".to_owned()))?;
+    let seen = seen.ok_or_else(|| Failure::Harness("interrupted".to_owned()))?;
     let findings = fleet_findings(&seen);
     match arguments.json {
         true => write_json(&seen, &findings, out)?,

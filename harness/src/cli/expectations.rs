@@ -40,9 +40,8 @@ fn update(arguments: &UpdateArguments, out: &mut impl Write) -> Result<Exit, Fai
     let scratch = tempfile::tempdir()?;
     let suite = Suite::load(&arguments.suite.request(), scratch.path())?;
     let old = arguments.out.as_deref().map(old_text).transpose()?;
-    let mut run = merge::merge(vec![run], &arguments.run).map_err(|error| {
-        Failure::RunIssue(format!("the results contradict each other: {error}"))
-    })?;
+    let mut run = merge::merge(vec![run], &arguments.run)
+        .map_err(|error| Failure::Harness(format!("the results contradict each other: {error}")))?;
     let proposal = proposal(&mut run, &suite);
     let count: u64 = proposal.entries.iter().map(|entry| entry.of.count).sum();
     let entries = match proposal.entries.len() {

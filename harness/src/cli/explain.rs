@@ -256,7 +256,7 @@ fn write_check(
         writeln!(out, "known      {} ({})", entry.reason, entry.at)?;
     }
     let steps = run::steps_of(scenario, check, seed)
-        .map_err(|error| Failure::RunIssue(error.to_string()))?;
+        .map_err(|error| Failure::Harness(error.to_string()))?;
     for (rank, step) in steps.iter().enumerate() {
         writeln!(out, "rank {rank}")?;
         for tensor in &step.tensors {

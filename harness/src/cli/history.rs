@@ -211,6 +211,6 @@ fn failure(error: StoreError) -> Failure {
             "results of a run do not change; store judged or merged ones as runs of their own"
                 .to_owned(),
         ),
-        StoreError::Sqlite { .. } | StoreError::Broken { .. } => Failure::RunIssue(text),
+        StoreError::Sqlite { .. } | StoreError::Broken { .. } => Failure::Harness(text),
     }
 }

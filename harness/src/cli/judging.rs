@@ -23,22 +23,21 @@ pub fn judge(arguments: &JudgeArguments, out: &mut impl Write) -> Result<Exit, F
     let folder = run_folder::make_out(Some(&arguments.out))?;
     let scratch = tempfile::tempdir()?;
     let suite = Suite::load(&arguments.suite.request(), scratch.path())?;
-    let mut judged = merge::merge(vec![run], &folder).map_err(|error| {
-        Failure::RunIssue(format!("the results contradict each other: {error}"))
-    })?;
+    let mut judged = merge::merge(vec![run], &folder)
+        .map_err(|error| Failure::Harness(format!("the results contradict each other: {error}")))?;
     let kept = again(&mut judged, &suite);
-    let recorded = judged.end.iter().flat_map(|end| &end.troubles);
-    let mut troubles: Vec<RunIssue> = recorded.cloned().map(RunIssue::Recorded).collect();
-    troubles.extend(RunIssue::expired(&suite.expectations));
+    let recorded = judged.end.iter().flat_map(|end| &end.issues);
+    let mut issues: Vec<RunIssue> = recorded.cloned().map(RunIssue::Recorded).collect();
+    issues.extend(RunIssue::expired(&suite.expectations));
     if kept > 0 {
-        troubles.push(RunIssue::Kept(kept));
+        issues.push(RunIssue::Kept(kept));
     }
     // A run that was cut off has no end, and gets none here.
     if judged.end.is_some() {
-        judged.push(Record::End(end_record(&judged, &troubles)));
+        judged.push(Record::End(end_record(&judged, &issues)));
     }
     results::write(&judged, out)?;
-    Ok(exit(&judged, &troubles))
+    Ok(exit(&judged, &issues))
 }
 
 /// Judges every check again. Returns the number of checks that could not be judged again and keep their verdicts.

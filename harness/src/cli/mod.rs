@@ -73,7 +73,7 @@ pub enum Failure {
     Nothing(String, String),
     /// The harness or the machine failed.
     #[error("{0}")]
-    RunIssue(String),
+    Harness(String),
     /// A stream or file could not be read or written.
     #[error(transparent)]
     Io(#[from] io::Error),
@@ -84,7 +84,7 @@ impl Failure {
         match self {
             Self::Suite(SuiteError::Invalid(_)) | Self::Usage(..) => Exit::Usage,
             Self::Nothing(..) => Exit::Nothing,
-            Self::Suite(SuiteError::Io(_)) | Self::RunIssue(_) | Self::Io(_) => Exit::RunIssue,
+            Self::Suite(SuiteError::Io(_)) | Self::Harness(_) | Self::Io(_) => Exit::HarnessFailed,
         }
     }
 
@@ -103,7 +103,7 @@ impl Failure {
                 writeln!(err, "error: {self}\n  hint: {hint}")?;
                 return Ok(());
             }
-            Self::Suite(_) | Self::RunIssue(_) | Self::Io(_) => {}
+            Self::Suite(_) | Self::Harness(_) | Self::Io(_) => {}
         }
         writeln!(err, "error: {self}")
     }
@@ -128,7 +128,7 @@ pub fn main(
                 0 => write!(out, "{text}").map(|()| Exit::AsExpected),
                 _ => write!(err, "{text}").map(|()| Exit::Usage),
             };
-            return exit.unwrap_or(Exit::RunIssue) as u8;
+            return exit.unwrap_or(Exit::HarnessFailed) as u8;
         }
     };
     let words: Vec<String> = arguments

@@ -14,7 +14,7 @@ use allranks_runner::world::node::{AgentOptions, CREDENTIALS, Credentials, agent
 pub fn node(arguments: &NodeArguments, err: &mut (impl Write + Send)) -> Result<Exit, Failure> {
     let credentials = credentials(arguments.credentials.as_ref())?;
     let environment = std::env::vars().collect();
-    let slot = slot(credentials.engine, &environment).map_err(Failure::RunIssue)?;
+    let slot = slot(credentials.engine, &environment).map_err(Failure::Harness)?;
     let told = slot.as_ref().map(ToString::to_string);
     let options = AgentOptions {
         python: python(arguments.python.as_ref()),
@@ -47,8 +47,8 @@ pub fn node(arguments: &NodeArguments, err: &mut (impl Write + Send)) -> Result<
             writeln!(err, "the run has ended")?;
             Ok(Exit::AsExpected)
         }
-        Some(Err(error)) => Err(Failure::RunIssue(error.to_string())),
-        None => Err(Failure::RunIssue(
+        Some(Err(error)) => Err(Failure::Harness(error.to_string())),
+        None => Err(Failure::Harness(
             "interrupted: the run loses this node".to_owned(),
         )),
     }

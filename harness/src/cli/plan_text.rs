@@ -116,7 +116,7 @@ fn print_steps(plan: &Plan, seed: u64, out: &mut impl Write) -> Result<Exit, Fai
                 "scenario": scenario.id,
                 "env": environment,
                 "ranks": run::steps(scenario, seed)
-                    .map_err(|error| Failure::RunIssue(error.to_string()))?,
+                    .map_err(|error| Failure::Harness(error.to_string()))?,
             }),
         };
         serde_json::to_writer(&mut *out, &line).map_err(io::Error::from)?;

@@ -489,7 +489,7 @@ pub fn prove_inputs(plan: &Plan, seed: u64) -> Result<(), Failure> {
         .collect();
     match vacuous.first() {
         None => Ok(()),
-        Some(first) => Err(Failure::RunIssue(format!(
+        Some(first) => Err(Failure::Harness(format!(
             "{} check(s) could not tell a broken backend from a right one; the first: {first}",
             vacuous.len()
         ))),

@@ -106,7 +106,7 @@ pub fn prove(
         }
     }
     let ended = runtime.block_on(running);
-    ended.map_err(|error| Failure::RunIssue(format!("the proof broke off: {error}")))??;
+    ended.map_err(|error| Failure::Harness(format!("the proof broke off: {error}")))??;
     kills.sort_by_key(|kill| order.get(&kill.name).copied());
     std::fs::remove_dir_all(folder.join("driver"))?;
 
@@ -194,8 +194,8 @@ fn report_healthy(healthy: &Healthy, err: &mut impl Write) -> Result<(), Failure
     for alarm in &healthy.false_alarms {
         writeln!(err, "false alarm: {}", clip(&one_line(alarm), SUMMARY))?;
     }
-    for trouble in &healthy.troubles {
-        writeln!(err, "trouble: {}", clip(&one_line(trouble), SUMMARY))?;
+    for issue in &healthy.issues {
+        writeln!(err, "trouble: {}", clip(&one_line(issue), SUMMARY))?;
     }
     writeln!(
         err,
@@ -240,8 +240,8 @@ fn tell(kills: &[Kill], planned: u64, took: Duration, err: &mut impl Write) -> R
         write!(err, "; about {} left", lasting(left))?;
     }
     writeln!(err)?;
-    for trouble in &kill.troubles {
-        writeln!(err, "    trouble: {}", clip(&one_line(trouble), SUMMARY))?;
+    for issue in &kill.issues {
+        writeln!(err, "    trouble: {}", clip(&one_line(issue), SUMMARY))?;
     }
     err.flush()?;
     Ok(())
@@ -251,9 +251,9 @@ fn exit(healthy: Option<&Healthy>, kills: &[Kill], interrupted: bool) -> Exit {
     if interrupted {
         return Exit::Incomplete;
     }
-    let has_trouble = |healthy: &Healthy| !healthy.troubles.is_empty();
-    if healthy.is_none_or(has_trouble) || kills.iter().any(|kill| !kill.troubles.is_empty()) {
-        return Exit::RunIssue;
+    let has_issue = |healthy: &Healthy| !healthy.issues.is_empty();
+    if healthy.is_none_or(has_issue) || kills.iter().any(|kill| !kill.issues.is_empty()) {
+        return Exit::HarnessFailed;
     }
     let is_good = healthy.is_some_and(Healthy::is_good)
         && kills

@@ -342,7 +342,7 @@ impl ReproContext {
                 seed,
             };
             let text = self.script(&subject, &Notes::default())?;
-            let port = world::lease_port().map_err(|error| Failure::RunIssue(error.to_string()))?;
+            let port = world::lease_port().map_err(|error| Failure::Harness(error.to_string()))?;
             let deadline_s = scenario.case.world.deadline_s;
             Ok(trial(
                 &self.python,
@@ -406,9 +406,9 @@ impl ReproContext {
 
     fn script(&self, subject: &Subject<'_>, notes: &Notes) -> Result<String, Failure> {
         script(subject, notes).map_err(|error| match error {
-            ReproError::Unpreparable(error) => Failure::RunIssue(error.to_string()),
-            ReproError::Unstaged(error) => Failure::RunIssue(error),
-            ReproError::Program | ReproError::Stack => Failure::RunIssue(error.to_string()),
+            ReproError::Unpreparable(error) => Failure::Harness(error.to_string()),
+            ReproError::Unstaged(error) => Failure::Harness(error),
+            ReproError::Program | ReproError::Stack => Failure::Harness(error.to_string()),
             ReproError::Grown => Failure::Usage(
                 error.to_string(),
                 "run it by itself with `allranks run --filter id=...`".to_owned(),
@@ -490,7 +490,7 @@ fn torch_of(python: &Path) -> String {
 
 fn write(path: &Path, text: &str) -> Result<(), Failure> {
     std::fs::write(path, text)
-        .map_err(|error| Failure::RunIssue(format!("{}: {error}", path.display())))
+        .map_err(|error| Failure::Harness(format!("{}: {error}", path.display())))
 }
 
 #[cfg(test)]

@@ -117,8 +117,8 @@ fn render_with<C: CheckSet>(
         Err(error) => {
             let mut failed = results.clone();
             if let Some(end) = &mut failed.end {
-                end.exit_code = Exit::RunIssue as u8;
-                end.troubles
+                end.exit_code = Exit::HarnessFailed as u8;
+                end.issues
                     .push(format!("a report could not be written: {error}"));
             }
             // Best effort: the error that matters is the first. Those that can be written must not say that all is well.

@@ -84,7 +84,7 @@ pub(super) fn execute_in(
     // Both take as long as an `import torch`, and what the first has started must not outlive an early end.
     let facts = machine
         .join()
-        .map_err(|_| Failure::RunIssue("looking at the machine broke off".to_owned()))?;
+        .map_err(|_| Failure::Harness("looking at the machine broke off".to_owned()))?;
     if planned.plan.scenarios.is_empty() {
         let required = unmet(&arguments.select.require, &planned);
         return match required.first() {
@@ -137,8 +137,8 @@ pub(super) fn execute_in(
     };
     files.keep();
     preparing.abort();
-    let (results, troubles) = execute(&runtime, planned, settings, arguments, reused, err)?;
-    finish(results, &troubles, out)
+    let (results, issues) = execute(&runtime, planned, settings, arguments, reused, err)?;
+    finish(results, &issues, out)
 }
 
 /// Whether the ranks of a scenario are started by node agents, if there are any.
@@ -189,7 +189,7 @@ fn open_files() -> u64 {
 /// Returns how many ranks may run at a time where a process may have this many files open.
 fn ranks_within(files: u64) -> Result<usize, Failure> {
     match files.saturating_sub(OWN_FILES) / FILES_PER_RANK {
-        0..4 => Err(Failure::RunIssue(format!(
+        0..4 => Err(Failure::Harness(format!(
             "a process may have only {files} files open at a time here (ulimit -n); {} are needed at least",
             OWN_FILES + 4 * FILES_PER_RANK
         ))),
@@ -292,7 +292,7 @@ fn execute(
     reused: ReusedRecords,
     err: &mut (impl Write + Send),
 ) -> Result<Finished, Failure> {
-    let mut troubles: Vec<RunIssue> = unmet(&arguments.select.require, &planned)
+    let mut issues: Vec<RunIssue> = unmet(&arguments.select.require, &planned)
         .into_iter()
         .map(RunIssue::Missing)
         .collect();
@@ -366,32 +366,32 @@ fn execute(
         }
     })?;
     let failed_to_write = recording.unwritable.is_some();
-    troubles.extend(recording.unwritable.take());
+    issues.extend(recording.unwritable.take());
     let ended = runtime.block_on(running);
     console.finish();
     drop(console);
     match ended {
-        Ok(Ok(issues)) => troubles.extend(issues.into_iter().map(RunIssue::Harness)),
+        Ok(Ok(failures)) => issues.extend(failures.into_iter().map(RunIssue::Harness)),
         Ok(Err(error)) => return Err(error.into()),
-        Err(error) => return Err(Failure::RunIssue(format!("the run broke off: {error}"))),
+        Err(error) => return Err(Failure::Harness(format!("the run broke off: {error}"))),
     }
     let Some(mut results) = recording.results else {
-        return Err(Failure::RunIssue("the run recorded nothing".to_owned()));
+        return Err(Failure::Harness("the run recorded nothing".to_owned()));
     };
     results.arrange();
     if interrupt.is_set() && !failed_to_write {
-        troubles.push(RunIssue::Interrupted);
+        issues.push(RunIssue::Interrupted);
     }
-    troubles.extend(RunIssue::expired(&expectations));
+    issues.extend(RunIssue::expired(&expectations));
     if whole {
-        troubles.extend(stale(&expectations, &plan, &results));
+        issues.extend(stale(&expectations, &plan, &results));
     }
-    let end = end_record(&results, &troubles);
+    let end = end_record(&results, &issues);
     if !failed_to_write && let Err(error) = recording.writer.append(&Record::End(end.clone())) {
-        troubles.push(RunIssue::unwritable(&error));
+        issues.push(RunIssue::unwritable(&error));
     }
     results.push(Record::End(end));
-    Ok((results, troubles))
+    Ok((results, issues))
 }
 
 /// Ends the process at a signal that comes before anything runs. What it has started sees that, and ends too.
@@ -472,11 +472,11 @@ fn is_hangup_ignored() -> bool {
 /// Writes the reports and the summary.
 fn finish<C: CheckSet>(
     results: Results<C>,
-    troubles: &[RunIssue],
+    issues: &[RunIssue],
     out: &mut impl Write,
 ) -> Result<Exit, Failure> {
     let folder: PathBuf = results.folder.clone();
-    let exit = exit(&results, troubles);
+    let exit = exit(&results, issues);
     super::results::render(&folder, &results, out)?;
     Ok(exit)
 }

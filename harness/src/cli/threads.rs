@@ -18,7 +18,7 @@ const OWN: usize = 8;
 pub fn are_enough() -> Result<(), Failure> {
     let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
     try_to_have(cores + OWN).map_err(|(had, error)| {
-        Failure::RunIssue(format!(
+        Failure::Harness(format!(
             "a process of this user may start only {had} threads more here ({error}; ulimit -u, or a limit of the container); {} are needed at least",
             cores + OWN
         ))

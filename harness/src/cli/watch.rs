@@ -161,15 +161,15 @@ fn run(arguments: &WatchArguments, err: &mut impl Write) -> Result<Ending, Failu
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let mut trouble = None;
+    let mut write_error = None;
     let mut recorded = None;
     let mut tell = |event: Event| {
         if let Err(error) = say(arguments, event, &mut recorded, err) {
-            trouble.get_or_insert(error);
+            write_error.get_or_insert(error);
         }
     };
     let ending = runtime.block_on(watch::watch(&settings, &mut tell))?;
-    match trouble {
+    match write_error {
         Some(error) => Err(Failure::Io(error)),
         None => Ok(ending),
     }
@@ -177,17 +177,17 @@ fn run(arguments: &WatchArguments, err: &mut impl Write) -> Result<Ending, Failu
 
 /// Looks at a job that runs; the exit code.
 fn attach(arguments: &WatchArguments, err: &mut impl Write) -> u8 {
-    let mut trouble = None;
+    let mut write_error = None;
     let mut recorded = None;
     let mut tell = |event: Event| {
         if let Err(error) = say(arguments, event, &mut recorded, err) {
-            trouble.get_or_insert(error);
+            write_error.get_or_insert(error);
         }
     };
     let patience = Duration::from_secs_f64(arguments.patience);
     let evidence = arguments.evidence.as_deref();
     let ending = watch::attach(&arguments.attach, patience, evidence, &mut tell);
-    let failure = match (trouble, ending) {
+    let failure = match (write_error, ending) {
         (Some(error), _) | (None, Err(error)) => Failure::Io(error),
         (None, Ok(Attached::Verdict)) => return Exit::Unexpected as u8,
         (None, Ok(Attached::NoVerdict)) => return Exit::AsExpected as u8,

@@ -10,7 +10,7 @@ use allranks_report::check_set::{Brief, CheckSet};
 
 /// Makes the last record of a run: counts, the issues that belong to no check, and the exit code.
 #[must_use]
-pub fn end_record<C: CheckSet>(results: &Results<C>, troubles: &[RunIssue]) -> EndRecord {
+pub fn end_record<C: CheckSet>(results: &Results<C>, issues: &[RunIssue]) -> EndRecord {
     let mut verdicts = BTreeMap::new();
     let mut outcomes = BTreeMap::new();
     for check in results.checks.briefs() {
@@ -27,29 +27,29 @@ pub fn end_record<C: CheckSet>(results: &Results<C>, troubles: &[RunIssue]) -> E
             .unwrap_or(0),
         verdicts,
         outcomes,
-        troubles: troubles.iter().map(RunIssue::text).collect(),
-        exit_code: exit(results, troubles) as u8,
+        issues: issues.iter().map(RunIssue::text).collect(),
+        exit_code: exit(results, issues) as u8,
     }
 }
 
-/// Returns the exit code of a run: the worst thing that happened. Trouble of the harness outranks an unexpected result, because it
+/// Returns the exit code of a run: the worst thing that happened. A failure of the harness outranks an unexpected result, because it
 /// makes results untrustworthy; an unexpected result outranks a missing one.
 #[must_use]
-pub fn exit<C: CheckSet>(results: &Results<C>, troubles: &[RunIssue]) -> Exit {
+pub fn exit<C: CheckSet>(results: &Results<C>, issues: &[RunIssue]) -> Exit {
     let any = |test: fn(&Brief<'_>) -> bool| results.checks.briefs().any(|check| test(&check));
-    let amounts_to = |exit| troubles.iter().any(|trouble| trouble.exit() == exit);
-    if amounts_to(Exit::RunIssue) || any(|check| check.outcome == Outcome::HarnessError) {
-        return Exit::RunIssue;
+    let leads_to = |exit| issues.iter().any(|issue| issue.exit() == exit);
+    if leads_to(Exit::HarnessFailed) || any(|check| check.outcome == Outcome::HarnessError) {
+        return Exit::HarnessFailed;
     }
     let unexpected = any(|check| match check.verdict {
         Verdict::Regression | Verdict::UnexpectedPass => true,
         Verdict::Expected | Verdict::KnownFailure | Verdict::Waived | Verdict::NotRun => false,
     });
-    if unexpected || amounts_to(Exit::Unexpected) {
+    if unexpected || leads_to(Exit::Unexpected) {
         return Exit::Unexpected;
     }
     let missing = results.missing() > 0 || any(|check| check.verdict == Verdict::NotRun);
-    if missing || amounts_to(Exit::Incomplete) {
+    if missing || leads_to(Exit::Incomplete) {
         return Exit::Incomplete;
     }
     Exit::AsExpected

@@ -15,5 +15,5 @@ pub enum Exit {
     /// A required check was not run.
     Incomplete = 4,
     /// The harness or the machine failed.
-    RunIssue = 10,
+    HarnessFailed = 10,
 }

@@ -62,7 +62,7 @@ impl RunIssue {
     #[must_use]
     pub fn exit(&self) -> Exit {
         match self {
-            Self::Unwritable(_) | Self::Harness(_) => Exit::RunIssue,
+            Self::Unwritable(_) | Self::Harness(_) => Exit::HarnessFailed,
             Self::Stale(_) | Self::Expired(_) => Exit::Unexpected,
             Self::Missing(_) | Self::Interrupted | Self::Recorded(_) | Self::Kept(_) => {
                 Exit::Incomplete

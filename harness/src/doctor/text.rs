@@ -33,7 +33,7 @@ pub fn facts(facts: &Facts) -> Vec<String> {
         }
     }
     for platform in &facts.platforms {
-        let text = match (&platform.trouble, platform.devices) {
+        let text = match (&platform.unusable_because, platform.devices) {
             (Some(reason), _) => format!("not {}: {reason}", platform.name),
             (None, count) => {
                 let there = platform.backends.iter().filter(|(_, is_there)| **is_there);

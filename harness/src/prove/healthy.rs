@@ -15,8 +15,9 @@ pub struct Healthy {
     pub checks: u64,
     /// False alarms: the checks that reported a failure, each with its summary.
     pub false_alarms: Vec<String>,
-    /// Checks that did not run, and failures of the harness or the machine.
-    pub troubles: Vec<String>,
+    /// Checks that did not run, and failures of the harness or the machine. In JSON the field is `troubles`.
+    #[serde(rename = "troubles")]
+    pub issues: Vec<String>,
     /// The version of torch that the ranks reported.
     pub torch: String,
 }
@@ -25,7 +26,7 @@ impl Healthy {
     /// Returns true if all checks ran and none raised a false alarm.
     #[must_use]
     pub fn is_good(&self) -> bool {
-        self.false_alarms.is_empty() && self.troubles.is_empty()
+        self.false_alarms.is_empty() && self.issues.is_empty()
     }
 
     /// Sums up the records of a run without a bug.
@@ -36,13 +37,13 @@ impl Healthy {
                 .map(|check| format!("{}: {} {}", check.id, check.outcome, check.summary))
                 .collect()
         };
-        let is_trouble =
+        let is_issue =
             |check: &CheckRecord| matches!(check.outcome, Outcome::NotRun | Outcome::HarnessError);
         Self {
             format: FORMAT,
             checks: checks.len() as u64,
-            false_alarms: seen_text(&|check| is_unexpected(check.verdict) && !is_trouble(check)),
-            troubles: seen_text(&is_trouble),
+            false_alarms: seen_text(&|check| is_unexpected(check.verdict) && !is_issue(check)),
+            issues: seen_text(&is_issue),
             torch: checks
                 .iter()
                 .map(|check| check.column.torch.clone())

@@ -112,8 +112,9 @@ pub struct Kill {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stopped: Option<String>,
     /// Failures of the harness or the machine: the mutant must be tried again.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub troubles: Vec<String>,
+    /// In JSON the field is `troubles`.
+    #[serde(rename = "troubles", default, skip_serializing_if = "Vec::is_empty")]
+    pub issues: Vec<String>,
     /// How long it took, in milliseconds.
     pub duration_ms: u64,
 }
@@ -197,8 +198,8 @@ impl Kill {
         } else {
             MutantOutcome::Incidental
         };
-        let troubles = own.iter().chain(panel);
-        let troubles = troubles.filter(|check| check.outcome == Outcome::HarnessError);
+        let issues = own.iter().chain(panel);
+        let issues = issues.filter(|check| check.outcome == Outcome::HarnessError);
         Self {
             format: FORMAT,
             name: mutant.name.clone(),
@@ -224,7 +225,7 @@ impl Kill {
             own_checks: own.iter().filter(ran).count() as u64,
             panel_checks: panel.iter().filter(ran).count() as u64,
             stopped,
-            troubles: troubles
+            issues: issues
                 .map(|check| format!("{}: {}", check.id, check.summary))
                 .collect(),
             duration_ms,

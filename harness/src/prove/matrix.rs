@@ -202,7 +202,7 @@ pub(super) mod tests {
             own_checks: 2,
             panel_checks: 0,
             stopped: None,
-            troubles: Vec::new(),
+            issues: Vec::new(),
             duration_ms: 1,
         }
     }

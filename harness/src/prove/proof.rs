@@ -391,16 +391,16 @@ impl Proof {
                 .session
                 .sibling(folder.join("c10d"), WORLDS, &self.interrupt)?;
             let each_op = side_by_side(&session, each_op.collect(), |_| ()).await;
-            kill.troubles
+            kill.issues
                 .extend(seen_in_c10d(each_op.iter().chain(&panel)));
         }
         if let Some(wanted) = mutant.shrinks_to {
             match super::shrunk::units(&folder.join("own").join("shrunk")) {
                 Ok(found) if found == wanted => {}
                 Ok(found) => kill
-                    .troubles
+                    .issues
                     .push(format!("shrunk to {found} ops, not to {wanted}")),
-                Err(why) => kill.troubles.push(why),
+                Err(why) => kill.issues.push(why),
             }
         }
         if kill.outcome == MutantOutcome::Killed {

@@ -140,11 +140,11 @@ fn log_cannot_be_cut() {
     let is_passed = |check: &CheckRecord| check.outcome == Outcome::Pass;
     assert!(results.checks.iter().all(is_passed), "{}", ran.stdout);
     assert_reported(&results);
-    let troubles = results.end.unwrap().troubles;
+    let issues = results.end.unwrap().issues;
     let reason = "cannot cut logs/drivers_case@cpu.gloo.ws2/rank1.log: File too large";
     assert!(
-        troubles.iter().any(|text| text.contains(reason)),
-        "{troubles:?}"
+        issues.iter().any(|text| text.contains(reason)),
+        "{issues:?}"
     );
     assert!(ran.stdout.contains(reason), "{}", ran.stdout);
     stage.assert_nothing_remains();

@@ -106,7 +106,7 @@ pub fn write(stage: &Stage, night: usize) -> String {
             duration_ms: 60_000,
             verdicts: BTreeMap::new(),
             outcomes: BTreeMap::new(),
-            troubles: Vec::new(),
+            issues: Vec::new(),
             exit_code: u8::from(failing),
         }));
     }

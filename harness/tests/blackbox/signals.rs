@@ -356,7 +356,7 @@ fn assert_interrupted(stage: &Stage) {
     let results = stage.results("out");
     let end = results.end.clone().unwrap();
     assert_eq!(
-        (end.exit_code, end.troubles),
+        (end.exit_code, end.issues),
         (4, vec!["interrupted".to_owned()])
     );
     assert_eq!(results.missing(), 0, "what was not run is listed too");

@@ -228,7 +228,7 @@ fn required_and_not_found() {
         .assert_says("not found: platform abacus: only the Python driver can count its devices");
     let end = stage.results("out").end.unwrap();
     assert_eq!(
-        end.troubles,
+        end.issues,
         ["`abacus` is required and was not run: only the Python driver can count its devices"]
     );
 }

@@ -243,7 +243,7 @@ fn healthy() -> Result<(), Failed> {
     let live = live()?;
     let mutants = &live.proof.plan().index.mutants;
     let healthy = live.runtime.block_on(live.proof.healthy(mutants))?;
-    let alarms = [healthy.false_alarms.clone(), healthy.troubles.clone()].concat();
+    let alarms = [healthy.false_alarms.clone(), healthy.issues.clone()].concat();
     match healthy.is_good() && healthy.checks > 0 {
         true => Ok(()),
         false => Err(format!("of {} checks:\n{}", healthy.checks, alarms.join("\n")).into()),
@@ -254,7 +254,7 @@ fn healthy() -> Result<(), Failed> {
 fn is_killed(mutant: &Mutant) -> Result<(), Failed> {
     let live = live()?;
     let kill = live.runtime.block_on(live.proof.mutant(mutant))?;
-    if kill.outcome == MutantOutcome::Killed && kill.troubles.is_empty() {
+    if kill.outcome == MutantOutcome::Killed && kill.issues.is_empty() {
         return Ok(());
     }
     let seen = kill.requirements.iter().filter(|(_, seen)| seen.failed > 0);
@@ -278,7 +278,7 @@ fn is_killed(mutant: &Mutant) -> Result<(), Failed> {
         kill.expected,
         failed.join("\n"),
         seen.join(", "),
-        kill.troubles.join("\n")
+        kill.issues.join("\n")
     )
     .into())
 }

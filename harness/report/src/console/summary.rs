@@ -66,8 +66,8 @@ pub fn summarise<C: CheckSet>(
     for absence in results.absences() {
         write_line(out, "note", &absence)?;
     }
-    for trouble in results.troubles() {
-        write_line(out, "trouble", &clip(&one_line(trouble), 500))?;
+    for issue in results.issues() {
+        write_line(out, "trouble", &clip(&one_line(issue), 500))?;
     }
     for report in reports {
         write_line(out, "report", &report.display().to_string())?;

@@ -492,7 +492,7 @@ fn run<C: CheckSet>(results: &Results<C>) -> Run {
     let record = &results.run;
     let headline = Headline::of(results);
     let counts = StatusCounts::of(&results.checks);
-    let troubles = results.troubles().into_iter();
+    let issues = results.issues().into_iter();
     Run {
         name: one_line(&record.name),
         allranks: one_line(&record.allranks),
@@ -510,7 +510,7 @@ fn run<C: CheckSet>(results: &Results<C>) -> Run {
             .end
             .as_ref()
             .map(|end| format!("{} ({})", end.exit_code, exit_meaning(end.exit_code))),
-        troubles: troubles.map(|text| clip(&one_line(text), 2_000)).collect(),
+        troubles: issues.map(|text| clip(&one_line(text), 2_000)).collect(),
         absent: results.absences(),
         counts: Status::ALL
             .iter()

@@ -123,10 +123,10 @@ fn run_problems_suite<C: CheckSet>(results: &Results<C>) -> Option<SuiteDraft> {
     let checks = &results.checks;
     let mut not_run = checks.records_where(|check| check.status() == Status::NotRun);
     let is_detailed = not_run.any(|check| is_interrupted(&check));
-    let troubles = results.troubles().into_iter();
-    let troubles = troubles.filter(|trouble| !(is_detailed && *trouble == STOPPED));
-    for (number, trouble) in troubles.enumerate() {
-        add(format!("trouble {}", number + 1), "trouble", trouble);
+    let issues = results.issues().into_iter();
+    let issues = issues.filter(|issue| !(is_detailed && *issue == STOPPED));
+    for (number, issue) in issues.enumerate() {
+        add(format!("trouble {}", number + 1), "trouble", issue);
     }
     let with_checks: BTreeSet<&ScenarioId> = checks.briefs().map(|check| check.scenario).collect();
     for scenario in &results.scenarios {

@@ -32,7 +32,7 @@ fn nothing_from_a_run_becomes_markup() {
     });
     for text in HOSTILE {
         results.run.name.push_str(text);
-        results.end.as_mut().unwrap().troubles.push(text.to_owned());
+        results.end.as_mut().unwrap().issues.push(text.to_owned());
     }
     results.checks[0].case.0.push_str(HOSTILE[0]);
     results.checks[0].column.platform.push_str(HOSTILE[1]);

@@ -325,7 +325,7 @@ fn passing_run() -> Results {
     }
     if let Some(end) = &mut run.end {
         end.exit_code = 0;
-        end.troubles.clear();
+        end.issues.clear();
     }
     run
 }
@@ -388,7 +388,7 @@ fn a_run_that_is_not_whole_compares_well_with_nothing() {
     let mut interrupted = whole.clone();
     let end = interrupted.end.as_mut().unwrap();
     end.exit_code = 4;
-    end.troubles.push("interrupted".to_owned());
+    end.issues.push("interrupted".to_owned());
     for (partial, why) in [
         (cut_off, "no end record"),
         (short, "3 planned checks left no record"),

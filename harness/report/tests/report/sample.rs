@@ -534,7 +534,7 @@ fn end(results: &Results) -> EndRecord {
         duration_ms: 83_400,
         verdicts,
         outcomes,
-        troubles: Vec::new(),
+        issues: Vec::new(),
         exit_code: u8::from(failing),
     }
 }

@@ -63,7 +63,7 @@ pub(super) fn collect(question: &FactsQuery) -> (Vec<Device>, Option<String>) {
     let ask = |query: &str| run(&[query, "--format=csv,noheader,nounits"]);
     let devices = ask("--query-gpu=index,uuid,name,driver_version,memory.total,memory.free");
     match devices {
-        Err(trouble) => (Vec::new(), Some(format!("{TOOL}: {trouble}"))),
+        Err(error) => (Vec::new(), Some(format!("{TOOL}: {error}"))),
         Ok(devices) => {
             let users = ask("--query-compute-apps=gpu_uuid,pid,used_gpu_memory");
             let mut devices = read(&devices, &users.unwrap_or_default(), describe_process);

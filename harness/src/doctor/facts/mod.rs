@@ -53,7 +53,9 @@ pub struct Facts {
     /// Devices, as their vendor's tool lists them.
     pub devices: Vec<Device>,
     /// The error of the vendor's tool; `None` if it works, or is not installed.
-    pub tool_trouble: Option<String>,
+    /// In JSON the field is `tool_trouble`.
+    #[serde(rename = "tool_trouble")]
+    pub tool_error: Option<String>,
     /// Ranks of other jobs that run here now.
     pub leftovers: Vec<Leftover>,
 }
@@ -122,7 +124,7 @@ fn describe_process(pid: u32) -> String {
 /// Collects all facts but those of platforms, which need the platform files: see [`platforms`].
 #[must_use]
 pub fn collect(question: &FactsQuery) -> Facts {
-    let (devices, tool_trouble) = devices::collect(question);
+    let (devices, tool_error) = devices::collect(question);
     Facts {
         cores: std::thread::available_parallelism().map_or(0, usize::from),
         torch: question
@@ -136,7 +138,7 @@ pub fn collect(question: &FactsQuery) -> Facts {
         memory: memory::collect(),
         limits: limits::collect(),
         devices,
-        tool_trouble,
+        tool_error,
         leftovers: leftovers::collect(),
     }
 }

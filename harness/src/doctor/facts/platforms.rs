@@ -19,8 +19,9 @@ pub struct PlatformFacts {
     pub is_wanted: bool,
     /// True if its tensors lie on devices and not in the host's memory.
     pub has_devices: bool,
-    /// Why it cannot be used; `None` if it can.
-    pub trouble: Option<String>,
+    /// Why it cannot be used; `None` if it can. In JSON the field is `trouble`.
+    #[serde(rename = "trouble")]
+    pub unusable_because: Option<String>,
     /// The number of its devices; `None` if that is not known.
     pub devices: Option<u64>,
     /// Its backends, each with whether this torch has it; empty if torch could not be asked.
@@ -78,7 +79,7 @@ pub fn platforms(
                     Evidence::Hardware => !observed.is_simulated,
                     Evidence::Host | Evidence::Simulated => false,
                 },
-                trouble: observed.usable.err(),
+                unusable_because: observed.usable.err(),
                 devices: observed.count,
                 backends: observed.backends,
                 mask: platform.visible_devices.clone(),

@@ -8,11 +8,11 @@ const SHOWN: usize = 4;
 
 /// Reports a vendor's tool that is installed and does not work.
 pub(super) fn tool(facts: &Facts) -> Vec<Finding> {
-    let found = facts.tool_trouble.as_ref().map(|trouble| {
+    let found = facts.tool_error.as_ref().map(|error| {
         Finding::new(
             Fault,
             "tool-broken",
-            format!("the vendor's tool does not work: {trouble}"),
+            format!("the vendor's tool does not work: {error}"),
             "mostly the driver's kernel module is not loaded, or of another version than its libraries",
             "load the module or restart the machine; in a container, pass the devices in",
         )

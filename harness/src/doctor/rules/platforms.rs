@@ -40,7 +40,7 @@ pub(super) fn unusable(facts: &Facts) -> Vec<Finding> {
         return Vec::new();
     }
     let found = facts.platforms.iter().filter_map(|platform| {
-        let reason = platform.trouble.as_deref()?;
+        let reason = platform.unusable_because.as_deref()?;
         one(platform, reason)
     });
     found.collect()
@@ -97,7 +97,10 @@ fn one(platform: &PlatformFacts, reason: &str) -> Option<Finding> {
 
 /// Reports a platform that can be used without some of its backends.
 pub(super) fn backends(facts: &Facts) -> Vec<Finding> {
-    let usable = facts.platforms.iter().filter(|one| one.trouble.is_none());
+    let usable = facts
+        .platforms
+        .iter()
+        .filter(|one| one.unusable_because.is_none());
     let lacking = usable.flat_map(|platform| {
         let lacking = platform.backends.iter().filter(|(_, is_there)| !**is_there);
         lacking.map(move |(backend, _)| (platform, backend))

@@ -96,7 +96,7 @@ fn healthy() -> Facts {
             },
             // A platform that most machines do not have.
             PlatformFacts {
-                trouble: Some("torch_npu is not installed for python3".to_owned()),
+                unusable_because: Some("torch_npu is not installed for python3".to_owned()),
                 ..platform("npu")
             },
         ],
@@ -132,7 +132,7 @@ fn healthy() -> Facts {
             address_space_mib: None,
         },
         devices: vec![device(0, 99_000), device(1, 98_000)],
-        tool_trouble: None,
+        tool_error: None,
         leftovers: Vec::new(),
     }
 }
@@ -217,9 +217,9 @@ fn lazy(names: &'static [&'static str]) -> Box<dyn Fn(&mut Facts)> {
 }
 
 /// Makes cuda unusable for this reason; `is_wanted` if it was named on the command line.
-fn cuda(trouble: &'static str, is_wanted: bool) -> Box<dyn Fn(&mut Facts)> {
+fn cuda(reason: &'static str, is_wanted: bool) -> Box<dyn Fn(&mut Facts)> {
     set(move |facts| {
-        facts.platforms[1].trouble = Some(trouble.to_owned());
+        facts.platforms[1].unusable_because = Some(reason.to_owned());
         facts.platforms[1].is_wanted = is_wanted;
     })
 }
@@ -701,7 +701,7 @@ fn seeded() -> Vec<SeededFault> {
         (
             "tool-broken",
             Fault,
-            set(|facts| facts.tool_trouble = Some("nvidia-smi: version mismatch".to_owned())),
+            set(|facts| facts.tool_error = Some("nvidia-smi: version mismatch".to_owned())),
         ),
         (
             "memory-unbalanced",
