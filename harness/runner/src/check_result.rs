@@ -81,9 +81,9 @@ impl CheckResult {
         others: impl FnOnce() -> Vec<(String, PreparedCheck)>,
     ) -> Self {
         let raised = raised(replies);
-        let finding = if raised.is_empty() {
+        let result = if raised.is_empty() {
             let observations = prepared.observe(replies);
-            let finding = match prepared.verify(replies) {
+            let result = match prepared.verify(replies) {
                 Ok(checked) => Self::passed(checked),
                 Err(mismatch) if mismatch.class == UNCLASSIFIED => {
                     let others = others();
@@ -94,20 +94,20 @@ impl CheckResult {
             };
             Self {
                 observations,
-                ..finding
+                ..result
             }
         } else {
-            let finding = Self::of_errors(check, raised);
-            match finding.outcome {
+            let result = Self::of_errors(check, raised);
+            match result.outcome {
                 Outcome::Unsupported | Outcome::Error if is_refusal(prepared, replies) => {
-                    finding.unless_written(prepared, replies)
+                    result.unless_written(prepared, replies)
                 }
-                _ => finding,
+                _ => result,
             }
         };
         Self {
             duration_us: duration_us(replies.iter()),
-            ..finding
+            ..result
         }
     }
 

@@ -26,7 +26,7 @@ fn modules(scenario: &Scenario) -> &'static [&'static str] {
 }
 
 /// Starts one world and runs the checks `todo` in it, given by index. None if the run is interrupted before the world
-/// is started. `logs`: one file for each rank, relative to the run's folder. `decided` receives the finding of each check that
+/// is started. `logs`: one file for each rank, relative to the run's folder. `decided` receives the result of each check that
 /// the world gets to.
 pub(super) async fn world(
     shared: &Shared,

@@ -6,10 +6,10 @@
 
 mod budget;
 mod failed_init;
-mod findings;
 mod launch;
 mod load;
 mod logs;
+mod open_checks;
 mod pending;
 mod probe;
 mod program;

@@ -1,4 +1,4 @@
-//! The findings of a scenario's checks: each is kept until nothing can change it, and then written.
+//! The checks of a scenario that have no record yet: a result is kept until nothing can change it, and then written.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,8 +10,8 @@ use crate::check_result::CheckResult;
 use allranks_model::outcome::Outcome;
 use allranks_suite::expectation::FAILED_TWICE;
 
-/// The findings of one scenario, by the places of its checks.
-pub struct Findings {
+/// How far each check of a scenario has come, by its place, and the recorder that writes the results.
+pub struct OpenChecks {
     recorder: Arc<Recorder>,
     states: Vec<CheckState>,
 }
@@ -39,25 +39,25 @@ struct Known {
 }
 
 impl CheckState {
-    /// Returns the state of a check after a world has decided it, and the finding to write, if it is final. A failure of which an
+    /// Returns the state of a check after a world has decided it, and the result to write, if it is final. A failure of which an
     /// expectation says that it comes and goes is put aside, and its check is left to the next world. What came of the second
     /// try decides: a failure that came twice is none that comes and goes.
-    fn after(self, finding: CheckResult, known: Known) -> (Self, Option<CheckResult>) {
-        let finding = match self {
-            Self::Open if known.is_flaky => return (Self::FailedOnce(finding), None),
-            Self::Open => finding,
-            Self::FailedOnce(first) => second_try(&first, finding),
+    fn after(self, check_result: CheckResult, known: Known) -> (Self, Option<CheckResult>) {
+        let check_result = match self {
+            Self::Open if known.is_flaky => return (Self::FailedOnce(check_result), None),
+            Self::Open => check_result,
+            Self::FailedOnce(first) => second_try(&first, check_result),
             Self::ToShrink(_) | Self::Written => return (self, None),
         };
         match known.can_be_shrunk {
-            true => (Self::ToShrink(finding), None),
-            false => (Self::Written, Some(finding)),
+            true => (Self::ToShrink(check_result), None),
+            false => (Self::Written, Some(check_result)),
         }
     }
 }
 
-impl Findings {
-    /// No findings yet, but those that were written before.
+impl OpenChecks {
+    /// Makes the states before the first world: checks whose records an earlier run has written are written, all others open.
     pub fn new(recorder: Arc<Recorder>) -> Self {
         let written = recorder.written();
         let state = |is_written| match is_written {
@@ -71,14 +71,14 @@ impl Findings {
     }
 
     /// Takes what a world of these ranks showed of the check at that place, and writes it if nothing can change it.
-    pub fn take(&mut self, ranks: &[RankRun], index: usize, finding: CheckResult) {
+    pub fn take(&mut self, ranks: &[RankRun], index: usize, check_result: CheckResult) {
         self.recorder.learn(ranks);
         let known = Known {
-            is_flaky: self.recorder.is_flaky(index, &finding),
-            can_be_shrunk: self.recorder.can_be_shrunk(index, &finding),
+            is_flaky: self.recorder.is_flaky(index, &check_result),
+            can_be_shrunk: self.recorder.can_be_shrunk(index, &check_result),
         };
         let state = std::mem::replace(&mut self.states[index], CheckState::Written);
-        let (state, settled) = state.after(finding, known);
+        let (state, settled) = state.after(check_result, known);
         self.states[index] = state;
         if let Some(settled) = settled {
             self.recorder.check(index, settled);
@@ -99,13 +99,13 @@ impl Findings {
     /// were not made are not run either.
     pub fn give_up(&mut self, run: &mut ScenarioRun, why: &str) {
         run.trouble.get_or_insert_with(|| why.to_owned());
-        for finding in [&mut run.init, &mut run.end] {
-            if finding.outcome == Outcome::NotRun {
-                *finding = CheckResult::not_run(why);
+        for check_result in [&mut run.init, &mut run.end] {
+            if check_result.outcome == Outcome::NotRun {
+                *check_result = CheckResult::not_run(why);
             }
         }
         for (index, state) in self.states.iter_mut().enumerate() {
-            let finding = match std::mem::replace(state, CheckState::Written) {
+            let check_result = match std::mem::replace(state, CheckState::Written) {
                 CheckState::Open => CheckResult::not_run(why),
                 CheckState::FailedOnce(first) => first,
                 kept @ (CheckState::ToShrink(_) | CheckState::Written) => {
@@ -113,7 +113,7 @@ impl Findings {
                     continue;
                 }
             };
-            self.recorder.check(index, finding);
+            self.recorder.check(index, check_result);
         }
     }
 
@@ -123,8 +123,8 @@ impl Findings {
         let mut taken = BTreeMap::new();
         for (index, state) in states {
             match std::mem::replace(state, CheckState::Written) {
-                CheckState::ToShrink(finding) => {
-                    taken.insert(index, finding);
+                CheckState::ToShrink(check_result) => {
+                    taken.insert(index, check_result);
                 }
                 kept => *state = kept,
             }
@@ -132,10 +132,10 @@ impl Findings {
         taken
     }
 
-    /// Writes a finding that nothing changes any more.
-    pub fn settle(&mut self, index: usize, finding: CheckResult) {
+    /// Writes the final result of a check.
+    pub fn settle(&mut self, index: usize, check_result: CheckResult) {
         self.states[index] = CheckState::Written;
-        self.recorder.check(index, finding);
+        self.recorder.check(index, check_result);
     }
 }
 
@@ -200,7 +200,7 @@ mod tests {
         assert_eq!(written, None, "it can still change");
         let (state, written) = state.after(passed.clone(), Known::default());
         assert_eq!(state, CheckState::Written);
-        let settled = written.map(|finding| finding.summary);
+        let settled = written.map(|check_result| check_result.summary);
         assert_eq!(
             settled.as_deref(),
             Some("SIGABRT; the second time it passed")

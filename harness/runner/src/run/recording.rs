@@ -23,7 +23,7 @@ use allranks_suite::plan::{Check, Scenario};
 /// The driver's name in records of scenarios with a user's program.
 const PROGRAM: &str = "program";
 
-/// Writes the records of one scenario: each check's when its finding is final, init's, teardown's and the scenario's at its end.
+/// Writes the records of one scenario: each check's when its result is final, init's, teardown's and the scenario's at its end.
 pub struct Recorder {
     shared: Arc<Shared>,
     scenario: Arc<Scenario>,
@@ -105,16 +105,18 @@ impl Recorder {
     }
 
     /// Returns true if an expectation says that this failure is flaky.
-    pub fn is_flaky(&self, index: usize, finding: &CheckResult) -> bool {
-        let class = finding.class.as_deref();
+    pub fn is_flaky(&self, index: usize, check_result: &CheckResult) -> bool {
+        let class = check_result.class.as_deref();
         self.known(Some(&self.scenario.checks[index]))
-            .is_some_and(|entry| entry.wants_another_try(finding.outcome, class, &finding.summary))
+            .is_some_and(|entry| {
+                entry.wants_another_try(check_result.outcome, class, &check_result.summary)
+            })
     }
 
     /// Returns true if a failure is of a sequence that can be cut down, and no expectation is about it.
-    pub fn can_be_shrunk(&self, index: usize, finding: &CheckResult) -> bool {
+    pub fn can_be_shrunk(&self, index: usize, check_result: &CheckResult) -> bool {
         let check = &self.scenario.checks[index];
-        failed_sequence(check, finding).is_some() && self.known(Some(check)).is_none()
+        failed_sequence(check, check_result).is_some() && self.known(Some(check)).is_none()
     }
 
     /// Returns true if an expectation allows this outcome for the check at this index.
@@ -127,8 +129,8 @@ impl Recorder {
         )
     }
 
-    /// Writes the record of the check at that place, whose finding nothing changes any more.
-    pub fn check(&self, index: usize, finding: CheckResult) {
+    /// Writes the record of the check at that place, whose result is final.
+    pub fn check(&self, index: usize, check_result: CheckResult) {
         let check = &self.scenario.checks[index];
         let identity = Identity {
             id: check.id.clone(),
@@ -138,7 +140,7 @@ impl Recorder {
             check: Some(check),
         };
         self.lock()[index] = true;
-        self.write(identity, finding);
+        self.write(identity, check_result);
     }
 
     /// Writes the records of init, of teardown and of the scenario, which has ended.
@@ -163,7 +165,13 @@ impl Recorder {
         })));
     }
 
-    fn frame(&self, id: CheckId, call: &str, covers: Vec<RequirementId>, finding: CheckResult) {
+    fn frame(
+        &self,
+        id: CheckId,
+        call: &str,
+        covers: Vec<RequirementId>,
+        check_result: CheckResult,
+    ) {
         // A failure that an earlier run recorded stands, whatever comes now.
         if self
             .shared
@@ -184,10 +192,10 @@ impl Recorder {
             at: format!("{}:1", self.scenario.case.source.display()),
             check: None,
         };
-        self.write(identity, finding);
+        self.write(identity, check_result);
     }
 
-    fn write(&self, identity: Identity<'_>, finding: CheckResult) {
+    fn write(&self, identity: Identity<'_>, check_result: CheckResult) {
         let Identity {
             id,
             covers,
@@ -203,11 +211,11 @@ impl Recorder {
         let id = in_round(&id, self.round);
         let column = self.column();
         let point = Point::of(&self.scenario, &column.torch, check);
-        let class = finding.class.as_deref();
+        let class = check_result.class.as_deref();
         let expectations = &self.shared.expectations;
-        let summary = excerpt(finding.summary);
-        let judged = expectations.judge(&point, finding.outcome, class, summary);
-        let ranks = finding.ranks.into_iter().map(RankLine::cut).collect();
+        let summary = excerpt(check_result.summary);
+        let judged = expectations.judge(&point, check_result.outcome, class, summary);
+        let ranks = check_result.ranks.into_iter().map(RankLine::cut).collect();
         self.send(Record::Check(Box::new(CheckRecord {
             format: FORMAT,
             id,
@@ -216,18 +224,18 @@ impl Recorder {
             covers,
             params,
             at,
-            outcome: finding.outcome,
+            outcome: check_result.outcome,
             verdict: judged.verdict,
             summary: judged.summary,
             remark: judged.remark,
-            class: finding.class,
-            difference: finding.difference,
+            class: check_result.class,
+            difference: check_result.difference,
             ranks,
-            diagnosis: finding.diagnosis,
+            diagnosis: check_result.diagnosis,
             expectation: judged.expectation,
-            observations: finding.observations,
-            checked: finding.checked,
-            duration_us: finding.duration_us,
+            observations: check_result.observations,
+            checked: check_result.checked,
+            duration_us: check_result.duration_us,
             column,
         })));
     }

@@ -5,9 +5,9 @@ use std::time::Instant;
 
 use super::Shared;
 use super::failed_init;
-use super::findings::Findings;
 use super::launch::world;
 use super::logs::{cut, log_folder};
+use super::open_checks::OpenChecks;
 use super::program;
 use super::rank_run::RankRun;
 use super::recording::Recorder;
@@ -27,43 +27,45 @@ const PORTS: u32 = 3;
 /// How many worlds of a scenario may come together too late because the machine does not let their ranks run.
 const LATE: u32 = 3;
 
-/// Runs it, and writes the findings of its checks. Never fails: what goes wrong is a finding.
+/// Runs it, and writes the results of its checks. Never fails: what goes wrong is a check result.
 pub async fn run(shared: &Shared, recorder: &Arc<Recorder>) -> ScenarioRun {
     let (scenario, round) = (recorder.scenario(), recorder.round());
     let mut run = ScenarioRun::new(scenario, round);
-    let mut findings = Findings::new(Arc::clone(recorder));
+    let mut open_checks = OpenChecks::new(Arc::clone(recorder));
     if let Some(program) = &scenario.case.program {
-        return program::run(shared, scenario, program, (run, findings)).await;
+        return program::run(shared, scenario, program, (run, open_checks)).await;
     }
     let (mut initialised, mut taken, mut late) = (false, 0, 0);
     loop {
         if *shared.interrupt.borrow() {
-            findings.give_up(&mut run, INTERRUPTED);
+            open_checks.give_up(&mut run, INTERRUPTED);
             break;
         }
         if run.lost == shared.worlds {
             let why = format!("gave up after {} worlds were lost", run.lost);
-            findings.give_up(&mut run, &why);
+            open_checks.give_up(&mut run, &why);
             break;
         }
         run.worlds += 1;
-        let todo = findings.open();
-        let mut decided = |ranks: &[RankRun], index, finding| findings.take(ranks, index, finding);
+        let todo = open_checks.open();
+        let mut decided =
+            |ranks: &[RankRun], index, check_result| open_checks.take(ranks, index, check_result);
         let mut result = match world(shared, scenario, todo, &run.logs, &mut decided).await {
             Ok(Some(result)) => result,
             Ok(None) => continue,
             Err(LaunchError::NoNode(why)) => {
-                findings.give_up(&mut run, &why);
+                open_checks.give_up(&mut run, &why);
                 break;
             }
             Err(error) => {
-                let finding = CheckResult::bare(Outcome::HarnessError, None, error.to_string());
+                let check_result =
+                    CheckResult::bare(Outcome::HarnessError, None, error.to_string());
                 if initialised {
-                    run.end = finding;
+                    run.end = check_result;
                 } else {
-                    run.init = finding;
+                    run.init = check_result;
                 }
-                findings.give_up(&mut run, &error.to_string());
+                open_checks.give_up(&mut run, &error.to_string());
                 break;
             }
         };
@@ -105,7 +107,7 @@ pub async fn run(shared: &Shared, recorder: &Arc<Recorder>) -> ScenarioRun {
         let is_starved = result.is_starved;
         absorb(&mut run, result, &mut initialised);
         if let Some(why) = lost.as_ref().filter(|_| is_starved) {
-            findings.give_up(&mut run, why);
+            open_checks.give_up(&mut run, why);
             break;
         }
         if run.init.outcome != Outcome::Pass {
@@ -115,14 +117,14 @@ pub async fn run(shared: &Shared, recorder: &Arc<Recorder>) -> ScenarioRun {
                 Outcome::NotRun => lost.unwrap_or_else(|| run.init.summary.clone()),
                 _ => NO_WORLD.to_owned(),
             };
-            findings.give_up(&mut run, &why);
+            open_checks.give_up(&mut run, &why);
             break;
         }
-        if findings.open().is_empty() && run.end.outcome != Outcome::NotRun {
+        if open_checks.open().is_empty() && run.end.outcome != Outcome::NotRun {
             break;
         }
     }
-    shrink_failures(shared, scenario, round, &mut findings).await;
+    shrink_failures(shared, scenario, round, &mut open_checks).await;
     run.ended = Instant::now();
     run
 }
@@ -132,12 +134,12 @@ async fn shrink_failures(
     shared: &Shared,
     scenario: &Scenario,
     round: u32,
-    findings: &mut Findings,
+    open_checks: &mut OpenChecks,
 ) {
     let logs = log_folder(scenario, round).join("shrinking");
-    for (index, finding) in findings.take_to_shrink() {
-        let finding = shrink(shared, scenario, index, finding, &logs).await;
-        findings.settle(index, finding);
+    for (index, check_result) in open_checks.take_to_shrink() {
+        let check_result = shrink(shared, scenario, index, check_result, &logs).await;
+        open_checks.settle(index, check_result);
     }
 }
 
@@ -173,6 +175,6 @@ fn absorb(run: &mut ScenarioRun, result: WorldResult, initialised: &mut bool) {
 pub fn broken(recorder: &Arc<Recorder>, why: &str) -> ScenarioRun {
     let mut run = ScenarioRun::new(recorder.scenario(), recorder.round());
     run.init = CheckResult::bare(Outcome::HarnessError, None, why);
-    Findings::new(Arc::clone(recorder)).give_up(&mut run, why);
+    OpenChecks::new(Arc::clone(recorder)).give_up(&mut run, why);
     run
 }

@@ -1,4 +1,4 @@
-//! The run of a scenario so far, besides the findings of its checks.
+//! The run of a scenario so far, without the results of its checks.
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -8,7 +8,7 @@ use super::rank_run::RankRun;
 use crate::check_result::CheckResult;
 use allranks_suite::plan::Scenario;
 
-/// What came of a scenario besides the findings of its checks, which are written as they are decided.
+/// The run of a scenario so far, without the results of its checks, which are written as they are decided.
 pub struct ScenarioRun {
     /// Result of the check `init`.
     pub init: CheckResult,

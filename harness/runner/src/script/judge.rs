@@ -19,7 +19,7 @@ impl CompiledScript {
     /// Judges a script that every rank has answered or left. Returns the check's result.
     #[must_use]
     pub fn judge(&self, answers: &[Answer]) -> CheckResult {
-        let finding = self
+        let check_result = self
             .departed(answers)
             .or_else(|| self.raised(answers))
             .or_else(|| self.promised(answers))
@@ -27,7 +27,7 @@ impl CompiledScript {
             .unwrap_or_else(|| CheckResult::passed(self.checked()));
         CheckResult {
             duration_us: duration_us(answers.iter().filter_map(Answer::reply)),
-            ..finding
+            ..check_result
         }
     }
 
@@ -182,10 +182,10 @@ impl CompiledScript {
                         )
                     });
                 let mismatch = part.prepared.named_by_others(mismatch, &replies, others);
-                let finding = CheckResult::of_mismatch(mismatch);
+                let check_result = CheckResult::of_mismatch(mismatch);
                 return Some(CheckResult {
-                    summary: format!("{}: {}", check.op.name(), finding.summary),
-                    ..finding
+                    summary: format!("{}: {}", check.op.name(), check_result.summary),
+                    ..check_result
                 });
             }
         }

@@ -35,8 +35,8 @@ use launcher_start::LauncherStart;
 use own_delays::OwnDelays;
 
 use super::Shared;
-use super::findings::Findings;
 use super::logs::{absolute, cut};
+use super::open_checks::OpenChecks;
 use super::rank_run::{Outside, RankRun};
 use super::scenario_run::ScenarioRun;
 use super::setup::{Endpoint, lease};
@@ -72,19 +72,19 @@ pub async fn run(
     shared: &Shared,
     scenario: &Scenario,
     program: &ProgramSpec,
-    (mut run, mut findings): (ScenarioRun, Findings),
+    (mut run, mut open_checks): (ScenarioRun, OpenChecks),
 ) -> ScenarioRun {
     if *shared.interrupt.borrow() {
-        findings.give_up(&mut run, INTERRUPTED);
+        open_checks.give_up(&mut run, INTERRUPTED);
         return run;
     }
     run.worlds = 1;
-    match run_program(shared, scenario, program, (&mut run, &mut findings)).await {
+    match run_program(shared, scenario, program, (&mut run, &mut open_checks)).await {
         Ok(true) => {}
-        Ok(false) => findings.give_up(&mut run, INTERRUPTED),
+        Ok(false) => open_checks.give_up(&mut run, INTERRUPTED),
         Err(error) => {
             run.init = CheckResult::bare(Outcome::HarnessError, None, error.to_string());
-            findings.give_up(&mut run, &error.to_string());
+            open_checks.give_up(&mut run, &error.to_string());
         }
     }
     run.ended = std::time::Instant::now();
@@ -133,7 +133,7 @@ async fn run_program(
     shared: &Shared,
     scenario: &Scenario,
     program: &ProgramSpec,
-    (run, findings): (&mut ScenarioRun, &mut Findings),
+    (run, open_checks): (&mut ScenarioRun, &mut OpenChecks),
 ) -> io::Result<bool> {
     let size = scenario.world_size;
     // Nodes have environments of their own, and programs are not started by their agents.
@@ -231,7 +231,7 @@ async fn run_program(
         placement: &scenario.placement,
         seen: &seen,
     };
-    judge(scenario, &evidence, run, findings);
+    judge(scenario, &evidence, run, open_checks);
     if unkilled.is_some() {
         run.trouble = unkilled;
     }
@@ -520,24 +520,25 @@ fn judge(
     scenario: &Scenario,
     evidence: &ProgramEvidence<'_>,
     run: &mut ScenarioRun,
-    findings: &mut Findings,
+    open_checks: &mut OpenChecks,
 ) {
     let took = run.began.elapsed();
     run.init = evidence.init();
     run.end = evidence.end();
-    let failed =
-        |finding: &CheckResult| (finding.outcome != Outcome::Pass).then(|| finding.summary.clone());
+    let failed = |check_result: &CheckResult| {
+        (check_result.outcome != Outcome::Pass).then(|| check_result.summary.clone())
+    };
     let mut trouble = failed(&run.init);
     for (index, check) in scenario.checks.iter().enumerate() {
         let Some(program_check) = check.program_check() else {
             continue;
         };
-        let finding = CheckResult {
+        let check_result = CheckResult {
             duration_us: took.as_micros() as u64,
             ..evidence.judge(program_check)
         };
-        trouble = trouble.or_else(|| failed(&finding));
-        findings.take(&run.ranks, index, finding);
+        trouble = trouble.or_else(|| failed(&check_result));
+        open_checks.take(&run.ranks, index, check_result);
     }
     run.trouble = trouble.or_else(|| failed(&run.end));
 }

@@ -4,9 +4,9 @@
 //! shortest failing sequence, and a case file that plays it, `shrunk/ID.yaml` in the run's folder.
 //!
 //! ```text
-//! finding ─► search proposes units ─► Sequence::only ─► replay (a check) ─► fresh world, same player ─► finding
-//!               ▲                                                                                        │
-//!               └──────────────── fails the same way: same outcome, same class ──────────────────────────┘
+//! result ─► search proposes units ─► Sequence::only ─► replay (a check) ─► fresh world, same player ─► result
+//!              ▲                                                                                        │
+//!              └──────────────── fails the same way: same outcome, same class ──────────────────────────┘
 //! ```
 //!
 //! A replay never changes the outcome of the original result. A replay in which nothing moves for [`PATIENCE`], or for
@@ -45,36 +45,39 @@ const NAMED: usize = 5;
 
 /// Returns the random sequence of a check that failed, which replays can cut down; `None` if the check has no sequence,
 /// or has an outcome that a replay cannot show again.
-pub(super) fn failed_sequence<'a>(check: &'a Check, finding: &CheckResult) -> Option<&'a Sequence> {
+pub(super) fn failed_sequence<'a>(
+    check: &'a Check,
+    check_result: &CheckResult,
+) -> Option<&'a Sequence> {
     let sequence = check.script().and_then(|one| one.sequence.as_deref());
-    sequence.filter(|_| is_failure(finding.outcome))
+    sequence.filter(|_| is_failure(check_result.outcome))
 }
 
-/// Cuts the [failed sequence](failed_sequence) of the check at this index down, and adds to its finding what came of
-/// that. A finding of another check is returned as it is.
+/// Cuts the [failed sequence](failed_sequence) of the check at this index down, and adds to its result what came of
+/// that. The result of any other check is returned as it is.
 pub(super) async fn shrink(
     shared: &Shared,
     scenario: &Scenario,
     index: usize,
-    finding: CheckResult,
+    check_result: CheckResult,
     logs: &Path,
 ) -> CheckResult {
     let check = &scenario.checks[index];
-    let Some(sequence) = failed_sequence(check, &finding) else {
-        return finding;
+    let Some(sequence) = failed_sequence(check, &check_result) else {
+        return check_result;
     };
     let mut shrinking = Shrinking {
         shared,
         scenario,
         check,
         sequence,
-        finding: &finding,
+        check_result: &check_result,
         logs,
         worlds: 0,
     };
     let said = match shrinking.search().await {
         Ok(Shrunk::To(shortest)) => {
-            let text = file(scenario, check, &shortest, sequence, &finding);
+            let text = file(scenario, check, &shortest, sequence, &check_result);
             match write(shared, check, &text) {
                 Ok(path) => sentence(&shortest, sequence, &path),
                 Err(error) => format!("its shortest form cannot be written: {error}"),
@@ -84,8 +87,8 @@ pub(super) async fn shrink(
         Err(error) => format!("not shrunk: {error}"),
     };
     CheckResult {
-        summary: format!("{}; {said}", finding.summary),
-        ..finding
+        summary: format!("{}; {said}", check_result.summary),
+        ..check_result
     }
 }
 
@@ -115,7 +118,7 @@ struct Shrinking<'a> {
     scenario: &'a Scenario,
     check: &'a Check,
     sequence: &'a Sequence,
-    finding: &'a CheckResult,
+    check_result: &'a CheckResult,
     logs: &'a Path,
     worlds: u32,
 }
@@ -139,7 +142,7 @@ impl Shrinking<'_> {
         if !reproduced {
             return Ok(Shrunk::Not("it does not fail again in a world of its own"));
         }
-        let hangs = self.finding.outcome == Outcome::Hang;
+        let hangs = self.check_result.outcome == Outcome::Hang;
         if hangs && PATIENCE < whole && !self.fails(search.best(), whole).await? {
             return Ok(Shrunk::Not("what seemed to hang was slow"));
         }
@@ -149,7 +152,7 @@ impl Shrinking<'_> {
     /// Returns how long nothing may move in a replay: an error that came after some time, such as a timeout, does not come
     /// sooner in a replay.
     fn patience(&self) -> Duration {
-        match self.finding.outcome {
+        match self.check_result.outcome {
             Outcome::Hang => PATIENCE,
             Outcome::Pass
             | Outcome::Mismatch
@@ -159,7 +162,7 @@ impl Shrinking<'_> {
             | Outcome::Unsupported
             | Outcome::HarnessError
             | Outcome::NotRun => {
-                PATIENCE.max(Duration::from_micros(self.finding.duration_us).mul_f64(1.25))
+                PATIENCE.max(Duration::from_micros(self.check_result.duration_us).mul_f64(1.25))
             }
         }
     }
@@ -183,7 +186,7 @@ impl Shrinking<'_> {
             .map(|rank| self.logs.join(format!("rank{rank}.log")))
             .collect();
         let mut again = None;
-        let mut decided = |_: &[RankRun], _, finding| again = Some(finding);
+        let mut decided = |_: &[RankRun], _, check_result| again = Some(check_result);
         let played = world(self.shared, &scenario, vec![0], &logs, &mut decided).await?;
         if played.is_none() {
             return Ok(false);
@@ -192,7 +195,7 @@ impl Shrinking<'_> {
             return Err(io::Error::other(issue).into());
         }
         Ok(again.is_some_and(|again| {
-            again.outcome == self.finding.outcome && again.class == self.finding.class
+            again.outcome == self.check_result.outcome && again.class == self.check_result.class
         }))
     }
 }
@@ -242,18 +245,18 @@ fn file(
     check: &Check,
     shortest: &Sequence,
     sequence: &Sequence,
-    finding: &CheckResult,
+    check_result: &CheckResult,
 ) -> String {
     let world = &scenario.case.world;
-    let class = finding.class.as_deref().unwrap_or_default();
+    let class = check_result.class.as_deref().unwrap_or_default();
     let covers: Vec<&str> = check.covers.iter().map(|id| id.as_str()).collect();
     let mut text = format!(
         "# {}: {} {class}\n# {}\n# {} of {} ops; the same outcome and class in a world of its own.\n\
          id: {}\ntitle: the shortest failing part of {}\ncovers: [{}]\n\
          world: {{size: {}, timeout_s: {}, deadline_s: {}}}\n",
         check.id,
-        finding.outcome,
-        finding.summary.lines().next().unwrap_or_default(),
+        check_result.outcome,
+        check_result.summary.lines().next().unwrap_or_default(),
         shortest.units.len(),
         sequence.units.len(),
         stem(check),

@@ -144,14 +144,14 @@ mod tests {
         assert_eq!(outcomes(&result), [(0, Outcome::Hang)]);
         let lost = result.lost.unwrap();
         assert!(lost.contains("no rank moved for 20.0 s"), "{lost}");
-        let finding = &result.checks[&0];
-        assert!(finding.diagnosis.is_some());
+        let check_result = &result.checks[&0];
+        assert!(check_result.diagnosis.is_some());
         assert_eq!(
-            finding.ranks[1].text,
+            check_result.ranks[1].text,
             "in barrier of 0.barrier.late-0 for 20.0 s"
         );
         assert_eq!(
-            finding.ranks[0].text,
+            check_result.ranks[0].text,
             "has answered 2 steps and not begun the next"
         );
     }
@@ -196,13 +196,16 @@ mod tests {
         (0..2).for_each(|rank| world.enter(rank));
         world.wake_until_killed(LATE);
         let result = world.reaped();
-        let finding = &result.checks[&0];
-        assert_eq!(finding.outcome, Outcome::Hang, "{finding:?}");
-        assert_eq!(finding.class.as_deref(), Some("timeout-not-honoured"));
+        let check_result = &result.checks[&0];
+        assert_eq!(check_result.outcome, Outcome::Hang, "{check_result:?}");
+        assert_eq!(check_result.class.as_deref(), Some("timeout-not-honoured"));
         let begins = "timeout of 2 s not honoured: rank 0 has been in all_reduce";
-        assert!(finding.summary.starts_with(begins), "{finding:?}");
-        assert!(finding.summary.ends_with(" for 20.0 s"), "{finding:?}");
-        let diagnosis = finding.diagnosis.as_ref().unwrap();
+        assert!(check_result.summary.starts_with(begins), "{check_result:?}");
+        assert!(
+            check_result.summary.ends_with(" for 20.0 s"),
+            "{check_result:?}"
+        );
+        let diagnosis = check_result.diagnosis.as_ref().unwrap();
         assert!(diagnosis.culprits.is_empty(), "{diagnosis:?}");
     }
 
@@ -254,11 +257,15 @@ mod tests {
         world.raise(0, "oops");
         assert_eq!(world.wake_until_killed(LATE), KNOWN_PATIENCE);
         let result = world.reaped();
-        let finding = &result.checks[&0];
-        assert_eq!(finding.outcome, Outcome::Error);
-        assert_eq!(finding.class.as_deref(), Some("raised-on-some-ranks"));
+        let check_result = &result.checks[&0];
+        assert_eq!(check_result.outcome, Outcome::Error);
+        assert_eq!(check_result.class.as_deref(), Some("raised-on-some-ranks"));
         let begin = "1 of 2 ranks raised RuntimeError: oops; then ";
-        assert!(finding.summary.starts_with(begin), "{}", finding.summary);
+        assert!(
+            check_result.summary.starts_with(begin),
+            "{}",
+            check_result.summary
+        );
     }
 
     fn known_of(op: &str, outcome: &str) -> Expectations {

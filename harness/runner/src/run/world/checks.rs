@@ -110,8 +110,8 @@ impl WorldState<'_> {
 
     /// Records why a check is not made.
     pub(super) fn leave_out(&mut self, index: usize, outcome: Outcome, why: String) {
-        let finding = CheckResult::bare(outcome, None, why);
-        self.result.checks.insert(index, finding);
+        let check_result = CheckResult::bare(outcome, None, why);
+        self.result.checks.insert(index, check_result);
     }
 
     /// Returns why some rank's driver cannot make these steps; none if all can.
@@ -227,10 +227,12 @@ mod tests {
                 world.answer_all();
                 assert_eq!(world.calls(0), ["destroy_process_group"]);
             }
-            let finding = &world.state.result.checks[&0];
-            assert_eq!(finding.outcome, outcome, "{finding:?}");
-            let names_probe = finding.summary.contains("afterwards the group is unusable");
-            assert_eq!(names_probe, !is_usable, "{}", finding.summary);
+            let check_result = &world.state.result.checks[&0];
+            assert_eq!(check_result.outcome, outcome, "{check_result:?}");
+            let names_probe = check_result
+                .summary
+                .contains("afterwards the group is unusable");
+            assert_eq!(names_probe, !is_usable, "{}", check_result.summary);
         }
     }
 
@@ -254,11 +256,15 @@ mod tests {
         for refused in 0..2 {
             (0..2).for_each(|rank| world.raise(rank, "not supported"));
             world.answer_all();
-            let finding = &world.state.result.checks[&refused];
-            assert_eq!(finding.outcome, Outcome::Unsupported, "{finding:?}");
+            let check_result = &world.state.result.checks[&refused];
+            assert_eq!(
+                check_result.outcome,
+                Outcome::Unsupported,
+                "{check_result:?}"
+            );
             assert!(
-                finding.summary.contains("failed before, too"),
-                "{finding:?}"
+                check_result.summary.contains("failed before, too"),
+                "{check_result:?}"
             );
         }
         world.answer_all();
@@ -286,21 +292,21 @@ mod tests {
             (0..)
                 .zip(messages)
                 .for_each(|(rank, message)| world.raise(rank, message));
-            let finding = &world.state.result.checks[&0];
-            assert_eq!(finding.outcome, Outcome::Error, "{messages:?}");
-            assert_eq!(finding.class.as_deref(), Some(class), "{messages:?}");
+            let check_result = &world.state.result.checks[&0];
+            assert_eq!(check_result.outcome, Outcome::Error, "{messages:?}");
+            assert_eq!(check_result.class.as_deref(), Some(class), "{messages:?}");
         }
         let mut world = Simulation::opened(&scenario, &known);
         world.answer_sum();
         world.raise(0, "not supported");
         world.raise_as(1, "AssertionError", "not supported");
-        let finding = &world.state.result.checks[&0];
-        assert_eq!(finding.outcome, Outcome::Error);
-        assert_eq!(finding.class.as_deref(), Some("raised-differently"));
+        let check_result = &world.state.result.checks[&0];
+        assert_eq!(check_result.outcome, Outcome::Error);
+        assert_eq!(check_result.class.as_deref(), Some("raised-differently"));
     }
 
     #[test]
-    fn a_finding_is_settled_once_it_is_decided_and_a_refusal_with_its_probe() {
+    fn a_check_result_is_settled_once_it_is_decided_and_a_refusal_with_its_probe() {
         let scenario = planned(
             TWO,
             "  - barrier: {}\n  - all_gather: {numel: 3}\n  - barrier: {}\n",
@@ -310,7 +316,7 @@ mod tests {
         let settled = |world: &mut Simulation<'_>| {
             let settled = world.state.take_settled().into_iter();
             settled
-                .map(|(index, finding)| (index, finding.outcome))
+                .map(|(index, check_result)| (index, check_result.outcome))
                 .collect::<Vec<_>>()
         };
         assert_eq!(settled(&mut world), []);
@@ -347,10 +353,14 @@ mod tests {
             if refused == 0 {
                 world.answer_sum();
             }
-            let finding = &world.state.result.checks[&refused];
-            assert_eq!(finding.outcome, outcome, "{finding:?}");
-            assert_eq!(finding.class.as_deref(), Some(class), "{finding:?}");
-            assert_eq!(finding.difference.as_ref().unwrap().rank.0, 1);
+            let check_result = &world.state.result.checks[&refused];
+            assert_eq!(check_result.outcome, outcome, "{check_result:?}");
+            assert_eq!(
+                check_result.class.as_deref(),
+                Some(class),
+                "{check_result:?}"
+            );
+            assert_eq!(check_result.difference.as_ref().unwrap().rank.0, 1);
         }
     }
 
@@ -365,11 +375,13 @@ mod tests {
         // The ranks of this test do not add anything.
         world.answer_all();
         assert!(world.is_killed());
-        let finding = &world.state.result.checks[&0];
-        assert_eq!(finding.outcome, Outcome::Mismatch, "{finding:?}");
-        assert_eq!(finding.class.as_deref(), Some("refused-and-written"));
-        let names_probe = finding.summary.contains("afterwards the group is unusable");
-        assert!(names_probe, "{}", finding.summary);
+        let check_result = &world.state.result.checks[&0];
+        assert_eq!(check_result.outcome, Outcome::Mismatch, "{check_result:?}");
+        assert_eq!(check_result.class.as_deref(), Some("refused-and-written"));
+        let names_probe = check_result
+            .summary
+            .contains("afterwards the group is unusable");
+        assert!(names_probe, "{}", check_result.summary);
         assert!(!world.state.result.checks.contains_key(&1));
     }
 
@@ -398,9 +410,13 @@ mod tests {
                 }
                 false => {
                     assert_eq!(world.calls(0), ["barrier"]);
-                    let finding = &world.state.result.checks[&0];
-                    assert_eq!(finding.outcome, Outcome::NotRun);
-                    assert!(finding.summary.contains("GiB"), "{}", finding.summary);
+                    let check_result = &world.state.result.checks[&0];
+                    assert_eq!(check_result.outcome, Outcome::NotRun);
+                    assert!(
+                        check_result.summary.contains("GiB"),
+                        "{}",
+                        check_result.summary
+                    );
                 }
             }
         }
@@ -440,10 +456,10 @@ mod tests {
         (0..2).for_each(|rank| world.hello_of(rank, "libtorch", &calls));
         world.open();
         assert_eq!(world.calls(0), ["barrier"]);
-        let finding = &world.state.result.checks[&0];
-        assert_eq!(finding.outcome, Outcome::NotRun);
+        let check_result = &world.state.result.checks[&0];
+        assert_eq!(check_result.outcome, Outcome::NotRun);
         assert_eq!(
-            finding.summary,
+            check_result.summary,
             "the libtorch driver has no call `stack`: what runs above c10d is PyTorch's Python code"
         );
     }

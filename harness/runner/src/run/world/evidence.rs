@@ -307,9 +307,9 @@ mod tests {
         assert!(!world.is_killed());
         world.answer_all();
         world.tell_host(&[]);
-        let finding = &world.state.result.checks[&0];
-        assert_eq!(finding.outcome, Outcome::Pass, "{finding:?}");
-        let diagnosis = finding.diagnosis.as_ref().unwrap();
+        let check_result = &world.state.result.checks[&0];
+        assert_eq!(check_result.outcome, Outcome::Pass, "{check_result:?}");
+        let diagnosis = check_result.diagnosis.as_ref().unwrap();
         assert_eq!(diagnosis.kind, HangKind::Slow);
     }
 

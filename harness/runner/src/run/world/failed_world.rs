@@ -52,17 +52,17 @@ impl WorldState<'_> {
                 return;
             }
         };
-        let mut finding = CheckResult::bare(outcome, Some(class), what.clone());
-        finding.ranks = self.positions();
+        let mut check_result = CheckResult::bare(outcome, Some(class), what.clone());
+        check_result.ranks = self.positions();
         if let WorldFailure::Hang(diagnosis) = failure {
-            finding.diagnosis = Some(diagnosis.clone());
+            check_result.diagnosis = Some(diagnosis.clone());
             self.mark_stuck();
             if let Some(summary) = self.missed_timeout() {
                 // The ranks that do not come are meant not to come: none is the culprit.
                 what.clone_from(&summary);
-                finding.class = Some("timeout-not-honoured".to_owned());
-                finding.summary.clone_from(&summary);
-                finding.diagnosis = Some(Box::new(Diagnosis {
+                check_result.class = Some("timeout-not-honoured".to_owned());
+                check_result.summary.clone_from(&summary);
+                check_result.diagnosis = Some(Box::new(Diagnosis {
                     confidence: Confidence::None,
                     culprits: Vec::new(),
                     summary,
@@ -73,7 +73,7 @@ impl WorldState<'_> {
         if let Some(open) = self.pending.front()
             && let Purpose::Check(..) | Purpose::Script(..) = open.purpose
         {
-            finding = with_errors(finding, open);
+            check_result = with_errors(check_result, open);
         }
         let diagnosis = match failure {
             WorldFailure::Hang(diagnosis) => Some((**diagnosis).clone()),
@@ -89,45 +89,45 @@ impl WorldState<'_> {
             && outcome != Outcome::HarnessError
         {
             // The script expects this failure: the world counts as given up on purpose, not as lost.
-            let finding = self.judge_hang(hang, diagnosis, finding);
-            self.result.checks.insert(*index, finding);
+            let check_result = self.judge_hang(hang, diagnosis, check_result);
+            self.result.checks.insert(*index, check_result);
             return;
         }
         self.result.lost = Some(what);
         match self.failed_step(failure).map(|pending| &pending.purpose) {
             Some(Purpose::Check(index, _) | Purpose::Script(index, _)) => {
                 let index = *index;
-                self.result.checks.insert(index, finding);
+                self.result.checks.insert(index, check_result);
             }
             // The result of a follow-up call belongs to its check.
             Some(Purpose::Probe(index, _)) => {
                 let index = *index;
                 if let Some(refused) = self.result.checks.remove(&index) {
-                    finding.summary =
-                        format!("{}; afterwards {}", refused.summary, finding.summary);
+                    check_result.summary =
+                        format!("{}; afterwards {}", refused.summary, check_result.summary);
                 }
-                self.result.checks.insert(index, finding);
+                self.result.checks.insert(index, check_result);
             }
             // It is the first call of its check.
             Some(Purpose::ProbeBefore(index, _)) => {
                 let index = *index;
-                finding.summary = format!("in the call before it, {}", finding.summary);
-                self.result.checks.insert(index, finding);
+                check_result.summary = format!("in the call before it, {}", check_result.summary);
+                self.result.checks.insert(index, check_result);
             }
             Some(Purpose::Imports | Purpose::Opening) => {
-                if finding.outcome != Outcome::HarnessError {
-                    finding.outcome = Outcome::InitFailed;
+                if check_result.outcome != Outcome::HarnessError {
+                    check_result.outcome = Outcome::InitFailed;
                 }
-                self.result.init = Some(finding);
+                self.result.init = Some(check_result);
             }
-            Some(Purpose::Closing) => self.result.end = Some(finding),
+            Some(Purpose::Closing) => self.result.end = Some(check_result),
             None if self.result.init.is_none() => {
-                if finding.outcome != Outcome::HarnessError {
-                    finding.outcome = Outcome::InitFailed;
+                if check_result.outcome != Outcome::HarnessError {
+                    check_result.outcome = Outcome::InitFailed;
                 }
-                self.result.init = Some(finding);
+                self.result.init = Some(check_result);
             }
-            None => self.result.end = Some(finding),
+            None => self.result.end = Some(check_result),
         }
     }
 

@@ -98,7 +98,7 @@ pub const fn ms(count: u64) -> Duration {
 pub fn outcomes(result: &WorldResult) -> Vec<(usize, Outcome)> {
     let checks = result.checks.iter();
     checks
-        .map(|(index, finding)| (*index, finding.outcome))
+        .map(|(index, check_result)| (*index, check_result.outcome))
         .collect()
 }
 

@@ -68,7 +68,7 @@ impl WorldState<'_> {
         } else {
             None
         };
-        let finding = match fault {
+        let check_result = match fault {
             None => CheckResult::passed(vec![1; self.size().count()]),
             Some(text) => CheckResult {
                 ranks: diagnosis.places.clone(),
@@ -77,7 +77,7 @@ impl WorldState<'_> {
         };
         CheckResult {
             diagnosis: Some(Box::new(diagnosis)),
-            ..finding
+            ..check_result
         }
     }
 
@@ -228,9 +228,9 @@ mod tests {
         world.enter(1);
         assert_eq!(world.wake_until_killed(ms(60_000)), QUIET + LOOK_PERIOD);
         let result = world.reaped();
-        let finding = &result.checks[&0];
-        assert_eq!(finding.outcome, Outcome::Pass, "{finding:?}");
-        let kind = finding.diagnosis.as_ref().unwrap().kind;
+        let check_result = &result.checks[&0];
+        assert_eq!(check_result.outcome, Outcome::Pass, "{check_result:?}");
+        let kind = check_result.diagnosis.as_ref().unwrap().kind;
         assert_eq!(kind, HangKind::CollectiveSkipped);
         assert_eq!(result.lost, None);
     }
@@ -260,10 +260,10 @@ mod tests {
         world.answer(1);
         assert_eq!(world.queries.len(), 1);
         world.tell_host(&[]);
-        let finding = &world.reaped().checks[&0];
-        assert_eq!(finding.outcome, Outcome::Hang);
+        let check_result = &world.reaped().checks[&0];
+        assert_eq!(check_result.outcome, Outcome::Hang);
         assert_eq!(
-            finding.summary,
+            check_result.summary,
             "it was to hang or to fail, and it went on in silence"
         );
     }
@@ -271,10 +271,14 @@ mod tests {
     fn assert_wrong(world: Simulation<'_>) {
         assert!(world.is_killed());
         let result = world.reaped();
-        let finding = &result.checks[&0];
-        assert_eq!(finding.class.as_deref(), Some("wrong-verdict"));
+        let check_result = &result.checks[&0];
+        assert_eq!(check_result.class.as_deref(), Some("wrong-verdict"));
         let end = "it must be collective-skipped of rank 1";
-        assert!(finding.summary.ends_with(end), "{}", finding.summary);
+        assert!(
+            check_result.summary.ends_with(end),
+            "{}",
+            check_result.summary
+        );
         assert_eq!(result.lost, None);
     }
 
@@ -286,9 +290,9 @@ mod tests {
         world.enter(0);
         world.enter(1);
         world.wake_until_killed(ms(60_000));
-        let finding = &world.reaped().checks[&0];
+        let check_result = &world.reaped().checks[&0];
         assert_eq!(
-            finding.summary,
+            check_result.summary,
             "the verdict took 1.0 s; it must come within 0.8 s"
         );
     }
@@ -308,17 +312,17 @@ mod tests {
             assert!(!world.is_killed());
             world.answer_all();
             world.tell_host(&[]);
-            let finding = &world.state.result.checks[&0];
+            let check_result = &world.state.result.checks[&0];
             match is_late {
                 true => {
-                    assert_eq!(finding.outcome, Outcome::Pass, "{finding:?}");
-                    let kind = finding.diagnosis.as_ref().unwrap().kind;
+                    assert_eq!(check_result.outcome, Outcome::Pass, "{check_result:?}");
+                    let kind = check_result.diagnosis.as_ref().unwrap().kind;
                     assert_eq!(kind, HangKind::Slow);
                     // The world goes on.
                     assert_eq!(world.calls(0), ["destroy_process_group"]);
                 }
                 false => {
-                    assert_eq!(finding.class.as_deref(), Some("wrong-verdict"));
+                    assert_eq!(check_result.class.as_deref(), Some("wrong-verdict"));
                     assert!(world.is_killed());
                 }
             }

@@ -392,13 +392,16 @@ mod tests {
         world.raise(0, "peer closed");
         world.end(1, RankExit::Signalled(11));
         let result = world.reaped();
-        let finding = &result.checks[&0];
-        assert_eq!(finding.outcome, Outcome::Crash);
+        let check_result = &result.checks[&0];
+        assert_eq!(check_result.outcome, Outcome::Crash);
         assert_eq!(
-            finding.summary,
+            check_result.summary,
             "rank 1: its process ended: signal 11 (SIGSEGV); 1 of 2 ranks raised RuntimeError: peer closed"
         );
-        assert_eq!(finding.ranks[0].text, "raised RuntimeError: peer closed");
+        assert_eq!(
+            check_result.ranks[0].text,
+            "raised RuntimeError: peer closed"
+        );
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Runs one world, from its start to its end, or to the point where it fails.
 //!
 //! In: a [`WorldPlan`] and a [`World`](crate::world::World) whose processes have been started. Out: a [`WorldResult`]:
-//! how it initialised and ended, and what is known of each rank. The findings of its checks come out while it runs, each as
+//! how it initialised and ended, and what is known of each rank. The results of its checks come out while it runs, each as
 //! soon as nothing in the world can change it. Afterwards no process of the world is left.
 //!
 //! The work is divided in two. [`WorldState`](state::WorldState) is a state machine: it takes an
@@ -24,7 +24,7 @@
 //! | `opening` | imports, `init_process_group` and groups |
 //! | `checks` | decides which check is sent next, and whether it can be |
 //! | `frame` | applies a rank's frame, and detects frames that break the protocol |
-//! | `step_end` | a step that every rank has answered → a finding |
+//! | `step_end` | a step that every rank has answered → a check result |
 //! | `script_events` | what goes on in a script besides calls: marks, ranks that hold or are stopped |
 //! | `script_control` | sends a script, does what it demands besides calls, decides what becomes of the world afterwards |
 //! | `hang_checks` | the verdicts since something last moved, and which of them counts |
@@ -32,7 +32,7 @@
 //! | `evidence` | the hang evidence of each rank, and the query to the host |
 //! | `lost_rank` | a rank whose connection breaks, and the answers that still count then |
 //! | `failure` | why a world fails |
-//! | `failed_world` | a failed world → findings |
+//! | `failed_world` | a failed world → check results |
 //! | `shutdown` | every rank's `bye` and exit, or its death |
 //! | `runner` | [`WorldRunner`] |
 //! | `result` | [`WorldResult`] |

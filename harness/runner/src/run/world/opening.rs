@@ -39,11 +39,13 @@ impl WorldState<'_> {
     /// Sends the imports; if the driver cannot run this scenario, shuts the world down.
     pub(super) fn begin(&mut self) {
         if let Some(why) = self.cannot_begin(&self.plan.opening_steps) {
-            let finding = CheckResult::bare(Outcome::NotRun, None, why);
+            let check_result = CheckResult::bare(Outcome::NotRun, None, why);
             let checks = std::mem::take(&mut self.todo);
-            let left_out = checks.into_iter().map(|index| (index, finding.clone()));
+            let left_out = checks
+                .into_iter()
+                .map(|index| (index, check_result.clone()));
             self.result.checks.extend(left_out);
-            self.result.init = Some(finding);
+            self.result.init = Some(check_result);
             return self.shut_down();
         }
         let imports = self.plan.opening_steps.iter();
@@ -139,10 +141,14 @@ impl WorldState<'_> {
     }
 
     /// Records the result of `init` if it is a failure, or if `is_all`. A failure ends the world.
-    pub(super) fn note_init(&mut self, finding: CheckResult, is_all: bool) -> Result<(), Stop> {
-        let ok = finding.outcome == Outcome::Pass;
+    pub(super) fn note_init(
+        &mut self,
+        check_result: CheckResult,
+        is_all: bool,
+    ) -> Result<(), Stop> {
+        let ok = check_result.outcome == Outcome::Pass;
         if is_all || !ok {
-            self.result.init = Some(finding);
+            self.result.init = Some(check_result);
         }
         if ok { Ok(()) } else { Err(Stop::Decided) }
     }

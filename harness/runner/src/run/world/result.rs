@@ -10,7 +10,7 @@ use allranks_model::outcome::Outcome;
 /// The result of a world.
 #[derive(Debug, Default)]
 pub struct WorldResult {
-    /// Findings of the checks it got to that have not been handed on, by their place in the scenario.
+    /// Results of the checks it got to that have not been handed on, by their place in the scenario.
     pub checks: BTreeMap<usize, CheckResult>,
     /// Of the check farthest in the scenario that it decided: its place, and what happened in it; none if it decided none that
     /// has been handed on.
@@ -34,10 +34,10 @@ pub struct WorldResult {
 }
 
 impl WorldResult {
-    /// Remembers that a finding has been handed on.
-    pub fn note_decided(&mut self, index: usize, finding: &CheckResult) {
+    /// Remembers that a check result has been handed on.
+    pub fn note_decided(&mut self, index: usize, check_result: &CheckResult) {
         if self.farthest.is_none_or(|(farthest, _)| farthest <= index) {
-            self.farthest = Some((index, finding.outcome));
+            self.farthest = Some((index, check_result.outcome));
         }
     }
 }

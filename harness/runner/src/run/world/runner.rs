@@ -25,7 +25,7 @@ use crate::world::World;
 use allranks_model::names::Rank;
 use allranks_model::outcome::Outcome;
 
-/// What takes the findings of a world: what is known of its ranks, the check's place, and what happened in it.
+/// What takes the results of a world's checks: what is known of its ranks, the check's place, and what happened in it.
 pub type Decided<'a> = dyn FnMut(&[RankRun], usize, CheckResult) + Send + 'a;
 
 /// How many times ranks that import are given the time again that they may take.
@@ -82,8 +82,8 @@ impl<'a> WorldRunner<'a> {
         }
     }
 
-    /// Runs the world to its end; afterwards no process of it is left. `decided` is given each finding as soon as nothing in
-    /// this world can change it, and the result has none.
+    /// Runs the world to its end; afterwards no process of it is left. `decided` is given the result of each check as soon as nothing in
+    /// this world can change it; the `WorldResult` then holds none of them.
     pub async fn run(mut self, decided: &mut Decided<'_>) -> WorldResult {
         loop {
             let mut next = self.next().await;
@@ -109,10 +109,10 @@ impl<'a> WorldRunner<'a> {
                 if is_look {
                     self.clock.take_out(began, Instant::now());
                 }
-                for (index, finding) in self.state.take_settled() {
+                for (index, check_result) in self.state.take_settled() {
                     // Without a result the check is made again in the next world, or is not run.
-                    if self.stands(&finding).await {
-                        decided(self.state.ranks(), index, finding);
+                    if self.stands(&check_result).await {
+                        decided(self.state.ranks(), index, check_result);
                     }
                 }
                 for action in actions {
@@ -137,15 +137,15 @@ impl<'a> WorldRunner<'a> {
                         Action::Finish(mut result) => {
                             let _ = self.world.reap_orphans().await;
                             result.waited_in_init = self.waited_in_init;
-                            while let Some((index, finding)) = result.checks.pop_first() {
-                                if self.stands(&finding).await {
-                                    result.note_decided(index, &finding);
-                                    decided(&result.ranks, index, finding);
+                            while let Some((index, check_result)) = result.checks.pop_first() {
+                                if self.stands(&check_result).await {
+                                    result.note_decided(index, &check_result);
+                                    decided(&result.ranks, index, check_result);
                                 }
                             }
                             for frame in [&mut result.init, &mut result.end] {
-                                if let Some(finding) = frame
-                                    && !self.stands(finding).await
+                                if let Some(check_result) = frame
+                                    && !self.stands(check_result).await
                                 {
                                     *frame = None;
                                 }
@@ -179,10 +179,10 @@ impl<'a> WorldRunner<'a> {
         }
     }
 
-    /// Returns true if a finding stands: it passed, or failed while all nodes of the world were alive. When a node is lost, the
+    /// Returns true if a result stands: the check passed, or failed while all nodes of the world were alive. When a node is lost, the
     /// ranks on the others fail for it, which can be known before the loss is.
-    async fn stands(&self, finding: &CheckResult) -> bool {
-        finding.outcome == Outcome::Pass || self.world.confirm().await.is_ok()
+    async fn stands(&self, check_result: &CheckResult) -> bool {
+        check_result.outcome == Outcome::Pass || self.world.confirm().await.is_ok()
     }
 
     /// Returns the next event. Frames that have arrived come before a deadline that has passed.

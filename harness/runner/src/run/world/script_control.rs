@@ -52,10 +52,14 @@ impl WorldState<'_> {
     }
 
     /// Records the result of a script, and decides whether the world goes on.
-    pub(super) fn end_script(&mut self, index: usize, finding: CheckResult) -> Result<(), Stop> {
-        let passed = finding.outcome == Outcome::Pass;
+    pub(super) fn end_script(
+        &mut self,
+        index: usize,
+        check_result: CheckResult,
+    ) -> Result<(), Stop> {
+        let passed = check_result.outcome == Outcome::Pass;
         let check = &self.plan.scenario.checks[index];
-        let finding = finding.as_declared(&check.declared);
+        let check_result = check_result.as_declared(&check.declared);
         let afterwards = check
             .script()
             .map_or(Afterwards::GoOn, |script| match &script.hang {
@@ -67,7 +71,7 @@ impl WorldState<'_> {
                 | None => script.afterwards,
                 Some(_) => Afterwards::Abandon,
             });
-        self.result.checks.insert(index, finding);
+        self.result.checks.insert(index, check_result);
         match afterwards {
             Afterwards::GoOn if passed => Ok(()),
             Afterwards::GoOn => {
@@ -222,12 +226,16 @@ mod tests {
                 Some(end) => world.end(1, end),
                 None => assert_eq!(world.wake(), ms(20_000)),
             }
-            let finding = &world.reaped().checks[&0];
+            let check_result = &world.reaped().checks[&0];
             match why {
-                None => assert_eq!(finding.outcome, Outcome::Pass, "{finding:?}"),
+                None => assert_eq!(check_result.outcome, Outcome::Pass, "{check_result:?}"),
                 Some(why) => {
-                    assert_eq!(finding.class.as_deref(), Some("wrong-end"));
-                    assert!(finding.summary.contains(why), "{}", finding.summary);
+                    assert_eq!(check_result.class.as_deref(), Some("wrong-end"));
+                    assert!(
+                        check_result.summary.contains(why),
+                        "{}",
+                        check_result.summary
+                    );
                 }
             }
         }

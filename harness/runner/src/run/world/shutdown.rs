@@ -63,11 +63,11 @@ impl WorldState<'_> {
             self.wait = Some(Wait::Orphans(wrong));
             return self.act(Action::ReapOrphans);
         };
-        if let Some(finding) = bad_end(wrong)
+        if let Some(check_result) = bad_end(wrong)
             && let Some(known) = self.result.checks.get_mut(&index)
             && known.outcome == Outcome::Pass
         {
-            *known = finding;
+            *known = check_result;
         }
         self.reap();
     }
@@ -76,8 +76,8 @@ impl WorldState<'_> {
     pub(super) fn end_shutdown(&mut self, mut wrong: Vec<RankLine>, processes: &[Orphan]) {
         let ranks: Vec<Rank> = self.size().ranks().collect();
         wrong.extend(left_behind(processes, &ranks));
-        if let Some(finding) = bad_end(wrong) {
-            self.result.end = Some(finding);
+        if let Some(check_result) = bad_end(wrong) {
+            self.result.end = Some(check_result);
         }
         self.reap();
     }
@@ -411,10 +411,10 @@ mod tests {
             // Processes left behind are not searched for.
             assert_eq!(world.take_done(), ["finish 0", "finish 1"]);
             let result = world.result.unwrap();
-            let finding = &result.checks[&0];
+            let check_result = &result.checks[&0];
             match code {
-                0 => assert_eq!(finding.outcome, Outcome::Pass),
-                _ => assert_eq!(finding.summary, "rank 0: its process ended: exit 7"),
+                0 => assert_eq!(check_result.outcome, Outcome::Pass),
+                _ => assert_eq!(check_result.summary, "rank 0: its process ended: exit 7"),
             }
             assert_eq!(result.end, None);
         }

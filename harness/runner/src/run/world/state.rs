@@ -74,7 +74,7 @@ impl<'a> WorldState<'a> {
         }
     }
 
-    /// Takes out the findings that nothing in this world can change any more. A refusal waits for its probe, and a script after
+    /// Takes out the results that nothing in this world can change any more. A refusal waits for its probe, and a script after
     /// which ranks leave for how they do.
     pub fn take_settled(&mut self) -> Vec<(usize, CheckResult)> {
         let is_probed = |index: &usize| {
@@ -97,11 +97,11 @@ impl<'a> WorldState<'a> {
             self.result
                 .checks
                 .remove(&index)
-                .map(|finding| (index, finding))
+                .map(|check_result| (index, check_result))
         };
         let settled: Vec<_> = places.into_iter().filter_map(take).collect();
-        for (index, finding) in &settled {
-            self.result.note_decided(*index, finding);
+        for (index, check_result) in &settled {
+            self.result.note_decided(*index, check_result);
         }
         settled
     }

@@ -64,21 +64,23 @@ impl WorldState<'_> {
         let answers: Vec<Answer> = pending.answers.into_iter().flatten().collect();
         match pending.purpose {
             Purpose::Imports => {
-                let finding = self.judge_opening(&replies(answers), |_, calls| error_text(calls));
+                let check_result =
+                    self.judge_opening(&replies(answers), |_, calls| error_text(calls));
                 let opens = self.plan.scenario.case.world.starts == Starts::Initialised;
-                self.note_init(finding, !opens)
+                self.note_init(check_result, !opens)
             }
             Purpose::Opening => {
                 let fault = |rank, calls: &[_]| self.opening_fault(rank, calls);
-                let finding = self.judge_opening(&replies(answers), fault);
-                self.note_init(finding, true)
+                let check_result = self.judge_opening(&replies(answers), fault);
+                self.note_init(check_result, true)
             }
             Purpose::Check(index, prepared) => {
                 let check = &self.plan.scenario.checks[index];
                 let others = || self.neighbours(index);
-                let finding = CheckResult::of_answers(check, &prepared, &replies(answers), others);
-                let poisons = finding.outcome == Outcome::Error;
-                self.decide(index, finding, poisons)
+                let check_result =
+                    CheckResult::of_answers(check, &prepared, &replies(answers), others);
+                let poisons = check_result.outcome == Outcome::Error;
+                self.decide(index, check_result, poisons)
             }
             Purpose::Probe(index, prepared) => {
                 let Some(check) = probe_after(&self.plan.scenario.checks[index]) else {
@@ -90,10 +92,10 @@ impl WorldState<'_> {
                     Some(refused) => {
                         let before = self.probed.get(&*check.group.name);
                         let before = before.and_then(Option::as_deref);
-                        let finding = refused.after_probe(&probed, before);
+                        let check_result = refused.after_probe(&probed, before);
                         let works = probed.outcome == Outcome::Pass || before.is_some();
-                        let poisons = finding.outcome == Outcome::Error || !works;
-                        self.decide(index, finding, poisons)
+                        let poisons = check_result.outcome == Outcome::Error || !works;
+                        self.decide(index, check_result, poisons)
                     }
                     None => Ok(()),
                 }
@@ -113,19 +115,24 @@ impl WorldState<'_> {
                 Ok(())
             }
             Purpose::Script(index, compiled) => {
-                let finding = compiled.judge(&answers);
-                let finding = match (compiled.hang(), diagnosis) {
-                    (Some(hang), Some(diagnosis)) => self.judge_hang(hang, diagnosis, finding),
-                    (_, _) => finding,
+                let check_result = compiled.judge(&answers);
+                let check_result = match (compiled.hang(), diagnosis) {
+                    (Some(hang), Some(diagnosis)) => self.judge_hang(hang, diagnosis, check_result),
+                    (_, _) => check_result,
                 };
-                self.end_script(index, finding)
+                self.end_script(index, check_result)
             }
         }
     }
 
     /// Records a check result. `poisons`: the check may have left the group unusable, which ends the world.
-    fn decide(&mut self, index: usize, finding: CheckResult, poisons: bool) -> Result<(), Stop> {
-        self.result.checks.insert(index, finding);
+    fn decide(
+        &mut self,
+        index: usize,
+        check_result: CheckResult,
+        poisons: bool,
+    ) -> Result<(), Stop> {
+        self.result.checks.insert(index, check_result);
         if poisons {
             self.result.is_given_up = true;
             self.result.lost = Some(POISONED.to_owned());
