@@ -126,7 +126,7 @@ impl CheckResult {
     }
 
     /// Judges a check in which some ranks raised. It is a clear refusal if every member raised an exception of the same type,
-    /// with a message in words that is not that of a timeout; whether the group still works is decided by the follow-up call.
+    /// with a message in words that is not that of a timeout; whether the group still works is decided by the group test.
     fn of_errors(check: &Check, raised: Vec<RankLine>) -> Self {
         let members = check.group.ranks.len();
         let first = raised[0].text.lines().next().unwrap_or_default().to_owned();
@@ -198,16 +198,16 @@ impl CheckResult {
         }
     }
 
-    /// Combines a check that must be refused with the result of its follow-up call. A refusal becomes an error if the
-    /// group does not work any more; any other outcome stays and its summary says so. `before` says how the same call failed
-    /// before the refusal; none if it was right. A refusal did not break what was broken before.
+    /// Combines a check that must be refused with the result of its group test. A refusal becomes an error if the
+    /// group does not work any more; any other outcome stays and its summary says so. `before` says how the group test
+    /// before the refusal failed; none if it was right. A refusal did not break what was broken before.
     #[must_use]
-    pub fn after_probe(self, probe: &Self, before: Option<&str>) -> Self {
-        match (self.outcome, probe.outcome) {
+    pub fn with_group_test(self, test: &Self, before: Option<&str>) -> Self {
+        match (self.outcome, test.outcome) {
             (Outcome::Unsupported, outcome) if before.is_some() && outcome != Outcome::Pass => {
                 Self {
                     summary: format!(
-                        "{}; whether the group works afterwards cannot be told, because the follow-up call failed before, too: {}",
+                        "{}; whether the group works afterwards cannot be told, because the group test failed before, too: {}",
                         self.summary,
                         before.unwrap_or_default()
                     ),
@@ -215,7 +215,7 @@ impl CheckResult {
                 }
             }
             (Outcome::Unsupported, Outcome::Pass) => Self {
-                checked: probe.checked.clone(),
+                checked: test.checked.clone(),
                 ..self
             },
             (Outcome::Unsupported, _) => Self {
@@ -223,7 +223,7 @@ impl CheckResult {
                 class: Some("group-unusable-after-refusal".to_owned()),
                 summary: format!(
                     "{}; afterwards the group is unusable: {}",
-                    self.summary, probe.summary
+                    self.summary, test.summary
                 ),
                 ..self
             },
@@ -231,7 +231,7 @@ impl CheckResult {
             (_, _) => Self {
                 summary: format!(
                     "{}; afterwards the group is unusable: {}",
-                    self.summary, probe.summary
+                    self.summary, test.summary
                 ),
                 ..self
             },

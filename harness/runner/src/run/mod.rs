@@ -6,12 +6,12 @@
 
 mod budget;
 mod failed_init;
+mod group_test;
 mod launch;
 mod load;
 mod logs;
 mod open_checks;
 mod pending;
-mod probe;
 mod program;
 mod queue;
 mod rank_environment;

@@ -16,10 +16,10 @@ pub enum Purpose {
     Check(usize, PreparedCheck),
     /// The script at this index of the scenario.
     Script(usize, Box<CompiledScript>),
-    /// A follow-up call after the check at this index was refused: the group must still work.
-    Probe(usize, PreparedCheck),
-    /// The follow-up call made before the check at this index, the first on its group that must be refused.
-    ProbeBefore(usize, PreparedCheck),
+    /// The group test after the check at this index, which must be refused.
+    GroupTestAfter(usize, PreparedCheck),
+    /// The group test before the check at this index, the first on its group that must be refused.
+    GroupTestBefore(usize, PreparedCheck),
     /// The teardown, `destroy_process_group`.
     Closing,
 }
@@ -66,8 +66,8 @@ impl Pending {
             Purpose::Imports
             | Purpose::Opening
             | Purpose::Check(..)
-            | Purpose::Probe(..)
-            | Purpose::ProbeBefore(..)
+            | Purpose::GroupTestAfter(..)
+            | Purpose::GroupTestBefore(..)
             | Purpose::Closing => None,
         }
     }
@@ -84,8 +84,8 @@ impl Pending {
             Purpose::Check(index, ..) | Purpose::Script(index, _) => Some(*index),
             Purpose::Imports
             | Purpose::Opening
-            | Purpose::Probe(..)
-            | Purpose::ProbeBefore(..)
+            | Purpose::GroupTestAfter(..)
+            | Purpose::GroupTestBefore(..)
             | Purpose::Closing => None,
         }
     }

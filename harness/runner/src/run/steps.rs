@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::probe::{probe_after, probe_before};
+use super::group_test::{group_test_after, group_test_before};
 use super::setup::{Endpoint, OpeningSteps, closing, device};
 use crate::script::CompiledScript;
 use allranks_model::names::WorldSize;
@@ -25,7 +25,7 @@ pub enum StepsError {
     Program,
 }
 
-/// Returns the steps of each rank in order: the imports, the opening, one for each check (with a follow-up after each that
+/// Returns the steps of each rank in order: the imports, the opening, one for each check (with a group test after each that
 /// must be refused, and one before the first such check on each group), the closing. The endpoint is port 0 and the empty path; device names carry no index.
 ///
 /// # Errors
@@ -41,11 +41,11 @@ pub fn steps(scenario: &Scenario, seed: u64) -> Result<Vec<Vec<Step>>, StepsErro
             beginning.steps().cloned().collect()
         })
         .collect();
-    let mut probed = BTreeSet::new();
+    let mut tested = BTreeSet::new();
     for check in &scenario.checks {
-        let before = probe_before(check).filter(|_| probed.insert(&*check.group.name));
+        let before = group_test_before(check).filter(|_| tested.insert(&*check.group.name));
         let checks = before.iter().chain(std::iter::once(check));
-        for check in checks.chain(&probe_after(check)) {
+        for check in checks.chain(&group_test_after(check)) {
             for (steps, step) in ranks.iter_mut().zip(steps_of(scenario, check, seed)?) {
                 steps.push(step);
             }

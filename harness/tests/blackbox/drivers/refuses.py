@@ -1,6 +1,6 @@
 """Is honest, and complete: what its library does not have it knows by name, and refuses with a clear error on every rank.
 
-It has what the follow-up of a refused call needs, `all_gather_into_tensor`. A claim can be made of it without torch.
+It has what the group test after a refused call needs, `all_gather_into_tensor`. A claim can be made of it without torch.
 """
 
 import sys

@@ -113,7 +113,7 @@ impl WorldState<'_> {
                 let has_raised = replies.any(|reply| error_text(&reply.result.calls).is_some());
                 is_expected(Outcome::Hang) || has_raised && is_expected(Outcome::Error)
             }
-            Purpose::Probe(..) | Purpose::ProbeBefore(..) | Purpose::Closing => false,
+            Purpose::GroupTestAfter(..) | Purpose::GroupTestBefore(..) | Purpose::Closing => false,
         }
     }
 }

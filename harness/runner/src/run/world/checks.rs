@@ -11,7 +11,7 @@ use super::state::WorldState;
 use super::step_frame::bare;
 use crate::check_result::CheckResult;
 use crate::run::pending::Purpose;
-use crate::run::probe::{probe_after, probe_before};
+use crate::run::group_test::{group_test_after, group_test_before};
 use crate::run::setup::closing;
 use crate::run::steps::prepare;
 use allranks_model::op_check::OpCheck;
@@ -78,33 +78,33 @@ impl WorldState<'_> {
         if let Some(why) = self.lacking(&steps) {
             return self.leave_out(index, Outcome::NotRun, why);
         }
-        self.send_probe_before(index);
+        self.send_group_test_before(index);
         self.send(label.clone(), Purpose::Check(index, prepared), steps);
-        if let Some(probe) = probe_after(check)
-            && let Ok(prepared) = prepare(&probe, self.size(), self.plan.seed)
+        if let Some(test) = group_test_after(check)
+            && let Ok(prepared) = prepare(&test, self.size(), self.plan.seed)
         {
             let steps = prepared.steps().to_vec();
-            let label = format!("{label} (probe)");
-            self.send(label, Purpose::Probe(index, prepared), steps);
+            let label = format!("{label} (group test)");
+            self.send(label, Purpose::GroupTestAfter(index, prepared), steps);
         }
     }
 
-    /// Sends the follow-up call before the first check on a group that must be refused.
-    fn send_probe_before(&mut self, index: usize) {
+    /// Sends the group test before the first check on a group that must be refused.
+    fn send_group_test_before(&mut self, index: usize) {
         let check = &self.plan.scenario.checks[index];
-        if self.probed.contains_key(&*check.group.name) {
+        if self.tested_groups.contains_key(&*check.group.name) {
             return;
         }
-        if let Some(probe) = probe_before(check)
-            && let Ok(prepared) = prepare(&probe, self.size(), self.plan.seed)
+        if let Some(test) = group_test_before(check)
+            && let Ok(prepared) = prepare(&test, self.size(), self.plan.seed)
         {
             let steps = prepared.steps().to_vec();
             if self.lacking(&steps).is_some() {
                 return;
             }
-            self.probed.insert(check.group.name.to_string(), None);
-            let label = format!("{} (probe before)", short(check));
-            self.send(label, Purpose::ProbeBefore(index, prepared), steps);
+            self.tested_groups.insert(check.group.name.to_string(), None);
+            let label = format!("{} (group test before)", short(check));
+            self.send(label, Purpose::GroupTestBefore(index, prepared), steps);
         }
     }
 
@@ -202,10 +202,10 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_followed_by_its_probe_and_judged_with_it() {
+    fn a_refusal_is_followed_by_its_group_test_and_judged_with_it() {
         let scenario = planned(TWO, "  - all_gather: {numel: 3}\n  - barrier: {}\n");
         let known = Expectations::default();
-        for (probed, outcome) in [
+        for (tested, outcome) in [
             ("right", Outcome::Unsupported),
             ("wrong", Outcome::Error),
             ("raises", Outcome::Error),
@@ -215,7 +215,7 @@ mod tests {
             assert_eq!(world.calls(0), calls);
             world.answer_sum();
             (0..2).for_each(|rank| world.raise(rank, "not supported"));
-            match probed {
+            match tested {
                 "right" => world.answer_sum(),
                 // The ranks of this test do not add anything.
                 "wrong" => world.answer_all(),
@@ -229,14 +229,14 @@ mod tests {
             }
             let check_result = &world.state.result.checks[&0];
             assert_eq!(check_result.outcome, outcome, "{check_result:?}");
-            let names_probe = check_result
+            let names_group_test = check_result
                 .summary
                 .contains("afterwards the group is unusable");
-            assert_eq!(names_probe, !is_usable, "{}", check_result.summary);
+            assert_eq!(names_group_test, !is_usable, "{}", check_result.summary);
         }
     }
 
-    /// The probe is an all_reduce: where that is wrong, a refusal of another op is not what broke the group.
+    /// The group test is an all_reduce: where that is wrong, a refusal of another op is not what broke the group.
     #[test]
     fn a_call_that_failed_before_the_refusal_is_not_held_against_it() {
         let scenario = planned(TWO, "  - all_gather: {numel: [3, 4]}\n  - barrier: {}\n");
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_check_result_is_settled_once_it_is_decided_and_a_refusal_with_its_probe() {
+    fn a_check_result_is_settled_once_it_is_decided_and_a_refusal_with_its_group_test() {
         let scenario = planned(
             TWO,
             "  - barrier: {}\n  - all_gather: {numel: 3}\n  - barrier: {}\n",
@@ -325,7 +325,7 @@ mod tests {
         assert_eq!(settled(&mut world), [], "each comes out once");
         world.answer_sum();
         (0..2).for_each(|rank| world.raise(rank, "not supported"));
-        assert_eq!(settled(&mut world), [], "its probe is not answered");
+        assert_eq!(settled(&mut world), [], "its group test is not answered");
         world.answer_sum();
         assert_eq!(settled(&mut world), [(1, Outcome::Unsupported)]);
         assert_eq!(world.state.result.farthest, Some((1, Outcome::Unsupported)));
@@ -378,10 +378,10 @@ mod tests {
         let check_result = &world.state.result.checks[&0];
         assert_eq!(check_result.outcome, Outcome::Mismatch, "{check_result:?}");
         assert_eq!(check_result.class.as_deref(), Some("refused-and-written"));
-        let names_probe = check_result
+        let names_group_test = check_result
             .summary
             .contains("afterwards the group is unusable");
-        assert!(names_probe, "{}", check_result.summary);
+        assert!(names_group_test, "{}", check_result.summary);
         assert!(!world.state.result.checks.contains_key(&1));
     }
 

@@ -194,8 +194,8 @@ impl WorldState<'_> {
             Purpose::Script(_, compiled) => compiled.events[rank.index()].clone(),
             _ if calls.is_empty() => Vec::new(),
             Purpose::Check(index, _)
-            | Purpose::Probe(index, _)
-            | Purpose::ProbeBefore(index, _) => {
+            | Purpose::GroupTestAfter(index, _)
+            | Purpose::GroupTestBefore(index, _) => {
                 let group = &self.plan.scenario.checks[*index].group.name;
                 vec![collective(group, &pending.label)]
             }

@@ -99,8 +99,8 @@ impl WorldState<'_> {
                 let index = *index;
                 self.result.checks.insert(index, check_result);
             }
-            // The result of a follow-up call belongs to its check.
-            Some(Purpose::Probe(index, _)) => {
+            // The result of a group test belongs to its check.
+            Some(Purpose::GroupTestAfter(index, _)) => {
                 let index = *index;
                 if let Some(refused) = self.result.checks.remove(&index) {
                     check_result.summary =
@@ -109,7 +109,7 @@ impl WorldState<'_> {
                 self.result.checks.insert(index, check_result);
             }
             // It is the first call of its check.
-            Some(Purpose::ProbeBefore(index, _)) => {
+            Some(Purpose::GroupTestBefore(index, _)) => {
                 let index = *index;
                 check_result.summary = format!("in the call before it, {}", check_result.summary);
                 self.result.checks.insert(index, check_result);

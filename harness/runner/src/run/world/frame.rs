@@ -70,8 +70,8 @@ impl WorldState<'_> {
                     }
                     Purpose::Imports
                     | Purpose::Opening
-                    | Purpose::Probe(..)
-                    | Purpose::ProbeBefore(..)
+                    | Purpose::GroupTestAfter(..)
+                    | Purpose::GroupTestBefore(..)
                     | Purpose::Script(..)
                     | Purpose::Closing => false,
                 };

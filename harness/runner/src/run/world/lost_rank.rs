@@ -145,8 +145,8 @@ impl WorldState<'_> {
                 self.conclude(pending)?;
                 return Ok(true);
             }
-            if let Purpose::Probe(index, _) = pending.purpose {
-                // A refusal is judged together with its follow-up call: both are made again.
+            if let Purpose::GroupTestAfter(index, _) = pending.purpose {
+                // A refusal is judged together with its group test: both are made again.
                 self.result.checks.remove(&index);
             }
             self.pending.push_front(pending);
@@ -183,7 +183,7 @@ impl WorldState<'_> {
                     Declared::Unsupported(_) => check.group.size(),
                 }
             }
-            Purpose::Probe(..) | Purpose::ProbeBefore(..) | Purpose::Script(..) => 0,
+            Purpose::GroupTestAfter(..) | Purpose::GroupTestBefore(..) | Purpose::Script(..) => 0,
             // There is no check to make again, so their result counts.
             Purpose::Imports | Purpose::Opening | Purpose::Closing => return false,
         };
@@ -490,7 +490,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_whose_probe_died_is_made_again_with_it() {
+    fn a_refusal_whose_group_test_died_is_made_again_with_it() {
         let steps = "  - all_gather: {numel: 3}\n  - barrier: {}\n";
         let (scenario, known) = (planned(TWO, steps), Expectations::default());
         let mut world = Simulation::opened(&scenario, &known);
@@ -498,7 +498,7 @@ mod tests {
         world.raise(0, "not supported");
         world.raise(1, "not supported");
         assert_eq!(world.state.result.checks[&0].outcome, Outcome::Unsupported);
-        // Rank 1 has answered the follow-up call and dies in the barrier; rank 0 raises in the follow-up call.
+        // Rank 1 has answered the group test and dies in the barrier; rank 0 raises in the group test.
         world.answer(1);
         world.die(1, 9);
         world.raise(0, "peer closed");
@@ -506,7 +506,7 @@ mod tests {
     }
 
     #[test]
-    fn a_death_in_the_probe_is_the_check_s() {
+    fn a_death_in_the_group_test_is_the_check_s() {
         let steps = "  - all_gather: {numel: 3}\n";
         let (scenario, known) = (planned(TWO, steps), Expectations::default());
         let mut world = Simulation::opened(&scenario, &known);

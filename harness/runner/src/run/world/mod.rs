@@ -49,7 +49,7 @@
 //! | `HostEntering` | rank 0's entering init, or 2 s | `HostPause` |
 //! | `HostPause` | 5 ms | the opening is sent to the others: `Opening` |
 //! | `Opening` | fence | `Checks` |
-//! | `Checks` | room for the next check; a fence before a script and after the last check | the check is sent, with its probe if it must be refused; a script: `Script`; after the last: teardown is sent: `Closing`, or `Shutdown` where the scripts have torn down themselves |
+//! | `Checks` | room for the next check; a fence before a script and after the last check | the check is sent, with its group test if it must be refused; a script: `Script`; after the last: teardown is sent: `Closing`, or `Shutdown` where the scripts have torn down themselves |
 //! | `Script` | fence | `Checks` |
 //! | `Closing` | fence | `Shutdown` |
 //! | `Shutdown` | `bye` and end of every rank that was sent `finish` | `Reaping` |

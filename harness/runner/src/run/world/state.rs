@@ -35,9 +35,9 @@ pub struct WorldState<'a> {
     pub(super) result: WorldResult,
     pub(super) script_events: ScriptEvents,
     pub(super) hang_checks: HangChecks,
-    /// The groups on which a follow-up call has been sent before the first refusal, each with how that call failed; none
-    /// while it has not been answered, or if it was right.
-    pub(super) probed: BTreeMap<String, Option<String>>,
+    /// The groups whose group test before the first refusal has been sent, each with how it failed; `None` while it has not
+    /// been answered, or if it was right.
+    pub(super) tested_groups: BTreeMap<String, Option<String>>,
     /// When something last moved.
     pub(super) progress: Duration,
     /// When the latest event came.
@@ -66,7 +66,7 @@ impl<'a> WorldState<'a> {
             result,
             script_events: ScriptEvents::default(),
             hang_checks: HangChecks::default(),
-            probed: BTreeMap::new(),
+            tested_groups: BTreeMap::new(),
             progress: Duration::ZERO,
             now: Duration::ZERO,
             is_interrupted: false,
@@ -74,18 +74,18 @@ impl<'a> WorldState<'a> {
         }
     }
 
-    /// Takes out the results that nothing in this world can change any more. A refusal waits for its probe, and a script after
+    /// Takes out the results that nothing in this world can change any more. A refusal waits for its group test, and a script after
     /// which ranks leave for how they do.
     pub fn take_settled(&mut self) -> Vec<(usize, CheckResult)> {
-        let is_probed = |index: &usize| {
-            let of_probe = |pending: &Pending| matches!(pending.purpose, Purpose::Probe(of, _) if of == *index);
-            self.pending.iter().any(of_probe)
+        let awaits_group_test = |index: &usize| {
+            let of_group_test = |pending: &Pending| matches!(pending.purpose, Purpose::GroupTestAfter(of, _) if of == *index);
+            self.pending.iter().any(of_group_test)
         };
         let leaving = match self.phase {
             Phase::Shutdown { script, .. } => script,
             _ => None,
         };
-        let is_settled = |index: &usize| !is_probed(index) && leaving != Some(*index);
+        let is_settled = |index: &usize| !awaits_group_test(index) && leaving != Some(*index);
         let places: Vec<usize> = self
             .result
             .checks

@@ -9,7 +9,7 @@ use crate::check_result::CheckResult;
 use crate::check_result::error_text;
 use crate::run::pending::Pending;
 use crate::run::pending::Purpose;
-use crate::run::probe::{probe_after, probe_before};
+use crate::run::group_test::{group_test_after, group_test_before};
 use crate::run::steps::prepare;
 use crate::script::Answer;
 use crate::script::CompiledScript;
@@ -82,31 +82,31 @@ impl WorldState<'_> {
                 let poisons = check_result.outcome == Outcome::Error;
                 self.decide(index, check_result, poisons)
             }
-            Purpose::Probe(index, prepared) => {
-                let Some(check) = probe_after(&self.plan.scenario.checks[index]) else {
+            Purpose::GroupTestAfter(index, prepared) => {
+                let Some(check) = group_test_after(&self.plan.scenario.checks[index]) else {
                     return Ok(());
                 };
-                let probed =
+                let test_result =
                     CheckResult::of_answers(&check, &prepared, &replies(answers), Vec::new);
                 match self.result.checks.remove(&index) {
                     Some(refused) => {
-                        let before = self.probed.get(&*check.group.name);
+                        let before = self.tested_groups.get(&*check.group.name);
                         let before = before.and_then(Option::as_deref);
-                        let check_result = refused.after_probe(&probed, before);
-                        let works = probed.outcome == Outcome::Pass || before.is_some();
+                        let check_result = refused.with_group_test(&test_result, before);
+                        let works = test_result.outcome == Outcome::Pass || before.is_some();
                         let poisons = check_result.outcome == Outcome::Error || !works;
                         self.decide(index, check_result, poisons)
                     }
                     None => Ok(()),
                 }
             }
-            Purpose::ProbeBefore(index, prepared) => {
+            Purpose::GroupTestBefore(index, prepared) => {
                 let check = &self.plan.scenario.checks[index];
-                if let Some(probe) = probe_before(check) {
-                    let probed =
-                        CheckResult::of_answers(&probe, &prepared, &replies(answers), Vec::new);
-                    let failure = (probed.outcome != Outcome::Pass).then_some(probed.summary);
-                    self.probed.insert(check.group.name.to_string(), failure);
+                if let Some(test) = group_test_before(check) {
+                    let test_result =
+                        CheckResult::of_answers(&test, &prepared, &replies(answers), Vec::new);
+                    let failure = (test_result.outcome != Outcome::Pass).then_some(test_result.summary);
+                    self.tested_groups.insert(check.group.name.to_string(), failure);
                 }
                 Ok(())
             }

@@ -1,4 +1,5 @@
-//! The follow-up call after a refused check, which shows whether the group still works.
+//! The group test: a small collective before the first check on a group that must be refused, and after each. It shows whether the
+//! group works.
 
 use allranks_model::axes::{
     Extent, Joined, Layout, LayoutOf, Mode, Placement, Splits, TensorKind, Values,
@@ -9,13 +10,13 @@ use allranks_model::op::Op;
 use allranks_model::op_check::OpCheck;
 use allranks_suite::plan::{Check, CheckKind};
 
-/// Sets the indices of follow-up calls apart from those of checks, so that their input data are their own.
+/// Sets the indices of group tests apart from those of checks, so that their input data are their own.
 const AFTER: u32 = 1 << 31;
 const BEFORE: u32 = 1 << 30;
 
 /// Returns a small all_reduce on the group of the refused op. In a group of one rank it is an all_gather instead: a sum
 /// over one rank changes nothing, so it would not show that the call was made.
-fn probe(check: &Check, refused: &OpCheck, apart: u32) -> Check {
+fn group_test(check: &Check, refused: &OpCheck, apart: u32) -> Check {
     let is_alone = refused.group.ranks.len() == 1;
     Check {
         declared: Declared::Supported,
@@ -45,20 +46,20 @@ fn probe(check: &Check, refused: &OpCheck, apart: u32) -> Check {
     }
 }
 
-/// Returns the follow-up check of a check that is declared unsupported; none for a supported one. Such a check is over
+/// Returns the group test after a check that is declared unsupported; none for a supported one. Such a check is over
 /// only when the group has worked again.
-pub fn probe_after(check: &Check) -> Option<Check> {
+pub fn group_test_after(check: &Check) -> Option<Check> {
     match check.declared {
         Declared::Supported => None,
-        Declared::Unsupported(_) => check.op().map(|refused| probe(check, refused, AFTER)),
+        Declared::Unsupported(_) => check.op().map(|refused| group_test(check, refused, AFTER)),
     }
 }
 
-/// Returns the same call for before a check that is declared unsupported; none for a supported one. It is made once for each
+/// Returns the group test before a check that is declared unsupported; none for a supported one. It is made once for each
 /// group of a world: a group in which it fails was not broken by a refusal.
-pub fn probe_before(check: &Check) -> Option<Check> {
+pub fn group_test_before(check: &Check) -> Option<Check> {
     match check.declared {
         Declared::Supported => None,
-        Declared::Unsupported(_) => check.op().map(|refused| probe(check, refused, BEFORE)),
+        Declared::Unsupported(_) => check.op().map(|refused| group_test(check, refused, BEFORE)),
     }
 }
