@@ -71,7 +71,7 @@ impl CheckResult {
         }
     }
 
-    /// Judges the answers of every rank of the world to one check. `others` prepares the checks around it, each with a
+    /// Makes the result of one check from the answers of every rank of the world. `others` prepares the checks around it, each with a
     /// description: data that no bug model explains are searched for in theirs.
     #[must_use]
     pub fn of_answers(

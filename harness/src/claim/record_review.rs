@@ -52,7 +52,7 @@ pub fn review(
         rejections.add(Reason::EditedVerdict, text);
     }
     let entry = suite.expectations.find(&point);
-    judge(&again, entry, suite, is_own, rejections);
+    reject_verdict(&again, entry, suite, is_own, rejections);
 }
 
 /// Returns what a record says of the expectation that matched, without its place, which differs between folders.
@@ -61,8 +61,8 @@ fn words(record: &CheckRecord) -> Option<(&str, Option<&str>)> {
     Some((reason.text.as_str(), reason.url.as_deref()))
 }
 
-/// Adds what a verdict amounts to.
-fn judge(
+/// Adds the reasons why a package with a record of this verdict is rejected.
+fn reject_verdict(
     record: &CheckRecord,
     entry: Option<&Entry>,
     suite: &Suite,

@@ -99,7 +99,7 @@ fn observe(offered: &Offered, platform: &Platform) -> Observed {
             .unwrap_or(0)
     });
     Observed {
-        usable: judge(offered, platform, &backends, count),
+        usable: check_usable(offered, platform, &backends, count),
         torch: Some(offered.torch.clone()),
         count,
         backends,
@@ -107,7 +107,8 @@ fn observe(offered: &Offered, platform: &Platform) -> Observed {
     }
 }
 
-fn judge(
+/// Returns an error, the reason why the platform cannot be used, if what the driver offers is not enough for it.
+fn check_usable(
     offered: &Offered,
     platform: &Platform,
     backends: &BTreeMap<String, bool>,

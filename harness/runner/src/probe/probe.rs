@@ -179,7 +179,7 @@ fn probe_within(
 
 fn observe(python: &Path, platform: &Platform, found: Found, limit: Duration) -> Observed {
     let is_import = |trouble: &ProbeProblem| trouble.import.as_deref() == Some("torch");
-    let usable = judge(python, platform, &found).map_err(|reason| {
+    let usable = check_usable(python, platform, &found).map_err(|reason| {
         match found.trouble.as_ref().is_some_and(is_import) {
             true => past_autoload(python, platform, reason, limit),
             false => reason,
@@ -377,8 +377,8 @@ fn question(platforms: &[&Platform], load: bool) -> Value {
     })
 }
 
-/// Returns an error if what was found is not enough for the platform.
-fn judge(python: &Path, platform: &Platform, found: &Found) -> Result<(), String> {
+/// Returns an error, the reason why the platform cannot be used, if what was found is not enough for it.
+fn check_usable(python: &Path, platform: &Platform, found: &Found) -> Result<(), String> {
     let shown = python.display();
     if let Some(ProbeProblem {
         missing,

@@ -1,18 +1,18 @@
-//! Compiles scripts ([`allranks_suite::plan::Script`]) to steps for each rank, and judges the answers.
+//! Compiles scripts ([`allranks_suite::plan::Script`]) to steps for each rank, and makes check results of the answers.
 //!
 //! In: a check with a script, the endpoints, the seed. Out: a [`CompiledScript`]: one step for each rank, what the
-//! harness must do when a rank enters a call ([`OnEnter`]), which ranks leave and how, and the judgement. Data are left to
+//! harness must do when a rank enters a call ([`OnEnter`]), which ranks leave and how, and the check result. Data are left to
 //! the oracle: every op that a script issues is a check of its own, prepared and verified there.
 //!
 //! | module | holds |
 //! |---|---|
+//! | `check_results` | turns answers into a check result |
 //! | `lower` | lowers moves to calls, storages and cues |
 //! | `expectation` | compares what moves promise with the answers |
-//! | `judge` | turns answers into a check result |
 //! | `trace_events` | turns calls into the events that other ranks can meet |
 
+mod check_results;
 mod expectation;
-mod judge;
 mod lower;
 mod trace_events;
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::axes::Axes;
 use super::build::{created, hows, lacking, placed, refused, scenario_id, wants};
 use super::context::ScenarioContext;
-use super::expand::{drawn, is_one_sided, scripted};
+use super::expand::{drawn, refusal_would_deadlock, scripted};
 use super::groups;
 use super::op_point::{declared, unsupported_reason};
 use super::program::checks as program_checks;
@@ -176,7 +176,7 @@ fn with_meaning(step: &SweepSpec, axes: &Axes, is_on_device: bool) -> Points {
         if unsupported_reason(&check, is_on_device).is_some() {
             continue;
         }
-        match is_one_sided(&check) {
+        match refusal_would_deadlock(&check) {
             true => found.if_declared.push(point),
             false => found.everywhere += 1,
         }

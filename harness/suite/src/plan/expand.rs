@@ -331,8 +331,7 @@ fn sweep(
         let axes = Axes::new(step, group, place.backend.promises);
         for point in points(step.params.sweep, &axes.lengths()) {
             let check = axes.check(&point, checks.len() as u32);
-            let judged = judge(place, &check);
-            match judged {
+            match declaration_of(place, &check) {
                 Ok(declared) => checks.push(named(place, &of, check, declared)),
                 Err(reason) => match left_out.last_mut() {
                     Some(last)
@@ -359,21 +358,21 @@ fn sweep(
 /// # Errors
 ///
 /// The reason why the point is left out: it has no meaning, or only some of the ranks would refuse it.
-fn judge(place: &ScenarioContext<'_>, check: &OpCheck) -> Result<Declared, String> {
+fn declaration_of(place: &ScenarioContext<'_>, check: &OpCheck) -> Result<Declared, String> {
     if let Some(reason) = unsupported_reason(check, place.platform.is_on_device()) {
         return Err(reason);
     }
     match declared(place, check) {
-        Declared::Unsupported(_) if is_one_sided(check) => {
+        Declared::Unsupported(_) if refusal_would_deadlock(check) => {
             Err("ranks whose tensors are refused would leave the others waiting".to_owned())
         }
         declared => Ok(declared),
     }
 }
 
-/// Returns whether a backend that refuses the layout or the sizes can do so on some ranks only, those that have such
+/// Returns true if a backend that refuses the layout or the sizes can do so on some ranks only, those that have such
 /// tensors. The other ranks would then wait for them.
-pub(super) fn is_one_sided(check: &OpCheck) -> bool {
+pub(super) fn refusal_would_deadlock(check: &OpCheck) -> bool {
     let on_some_ranks = match check.op {
         Op::Gather => check.layout_of == LayoutOf::Output,
         Op::Scatter => check.layout_of == LayoutOf::Input,

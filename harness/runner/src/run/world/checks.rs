@@ -10,8 +10,8 @@ use super::phase::Wait;
 use super::state::WorldState;
 use super::step_frame::bare;
 use crate::check_result::CheckResult;
-use crate::run::pending::Purpose;
 use crate::run::group_test::{group_test_after, group_test_before};
+use crate::run::pending::Purpose;
 use crate::run::setup::closing;
 use crate::run::steps::prepare;
 use allranks_model::op_check::OpCheck;
@@ -102,7 +102,8 @@ impl WorldState<'_> {
             if self.lacking(&steps).is_some() {
                 return;
             }
-            self.tested_groups.insert(check.group.name.to_string(), None);
+            self.tested_groups
+                .insert(check.group.name.to_string(), None);
             let label = format!("{} (group test before)", short(check));
             self.send(label, Purpose::GroupTestBefore(index, prepared), steps);
         }

@@ -89,7 +89,7 @@ impl WorldState<'_> {
             && outcome != Outcome::HarnessError
         {
             // The script expects this failure: the world counts as given up on purpose, not as lost.
-            let check_result = self.judge_hang(hang, diagnosis, check_result);
+            let check_result = self.hang_result(hang, diagnosis, check_result);
             self.result.checks.insert(*index, check_result);
             return;
         }

@@ -38,15 +38,15 @@ impl WorldState<'_> {
         self.wait = Some(Wait::Host { states, wanted });
     }
 
-    /// Compares the hang verdict of a script with the one it demands.
-    pub(super) fn judge_hang(
+    /// Returns the result of a script that demands a hang verdict: whether the verdict is the one it demands.
+    pub(super) fn hang_result(
         &self,
         hang: &Hang,
         diagnosis: Diagnosis,
         script: CheckResult,
     ) -> CheckResult {
         if hang.kind == HangKind::Slow && diagnosis.confidence != Confidence::Proved {
-            return self.judge_slow(hang, script);
+            return self.slow_result(hang, script);
         }
         let hung = script.outcome == Outcome::Hang;
         let within = hang.within.as_secs_f64();
@@ -81,8 +81,8 @@ impl WorldState<'_> {
         }
     }
 
-    /// Judges a script that demands a late rank: the script must pass, and that rank must have been seen to be late.
-    fn judge_slow(&self, hang: &Hang, script: CheckResult) -> CheckResult {
+    /// Returns the result of a script that demands a late rank: the script must pass, and that rank must have been seen to be late.
+    fn slow_result(&self, hang: &Hang, script: CheckResult) -> CheckResult {
         let late = self.hang_checks.late().cloned();
         let seen = late.as_ref().map_or(&[][..], |late| &late.culprits);
         if script.outcome == Outcome::Pass && seen != hang.culprits {

@@ -112,8 +112,8 @@ impl WorldState<'_> {
         }
     }
 
-    /// Judges the imports or the opening. `fault` returns what is wrong with a rank's answers.
-    pub(super) fn judge_opening(
+    /// Returns the result of the imports or the opening. `fault` returns what is wrong with a rank's answers.
+    pub(super) fn opening_result(
         &self,
         replies: &[RankReply],
         fault: impl Fn(Rank, &[CallResult]) -> Option<String>,

@@ -48,9 +48,9 @@ impl WorldState<'_> {
         })
     }
 
-    /// Judges how the ranks left. Faults count for the script that made them leave; at the world's own end they count,
+    /// Notes the faults in how the ranks left. They count for the script that made them leave; at the world's own end they count,
     /// together with processes left behind, for `teardown`.
-    pub(super) fn judge_shutdown(&mut self) {
+    pub(super) fn note_exit_faults(&mut self) {
         let Phase::Shutdown { leaving, script } = &self.phase else {
             return;
         };
@@ -142,8 +142,8 @@ fn bad_end(wrong: Vec<RankLine>) -> Option<CheckResult> {
     })
 }
 
-/// Judges the teardown step: its calls must have returned on every rank.
-pub fn judge_closing(replies: &[RankReply]) -> CheckResult {
+/// Returns the result of the teardown step: its calls must have returned on every rank.
+pub fn closing_result(replies: &[RankReply]) -> CheckResult {
     let mut ranks = Vec::new();
     for (rank, reply) in replies.iter().enumerate() {
         let text = error_text(&reply.result.calls);

@@ -3,13 +3,13 @@
 use super::checks::short;
 use super::phase::Stop;
 use super::phase::Wanted;
-use super::shutdown::judge_closing;
+use super::shutdown::closing_result;
 use super::state::WorldState;
 use crate::check_result::CheckResult;
 use crate::check_result::error_text;
+use crate::run::group_test::{group_test_after, group_test_before};
 use crate::run::pending::Pending;
 use crate::run::pending::Purpose;
-use crate::run::group_test::{group_test_after, group_test_before};
 use crate::run::steps::prepare;
 use crate::script::Answer;
 use crate::script::CompiledScript;
@@ -65,13 +65,13 @@ impl WorldState<'_> {
         match pending.purpose {
             Purpose::Imports => {
                 let check_result =
-                    self.judge_opening(&replies(answers), |_, calls| error_text(calls));
+                    self.opening_result(&replies(answers), |_, calls| error_text(calls));
                 let opens = self.plan.scenario.case.world.starts == Starts::Initialised;
                 self.note_init(check_result, !opens)
             }
             Purpose::Opening => {
                 let fault = |rank, calls: &[_]| self.opening_fault(rank, calls);
-                let check_result = self.judge_opening(&replies(answers), fault);
+                let check_result = self.opening_result(&replies(answers), fault);
                 self.note_init(check_result, true)
             }
             Purpose::Check(index, prepared) => {
@@ -105,19 +105,21 @@ impl WorldState<'_> {
                 if let Some(test) = group_test_before(check) {
                     let test_result =
                         CheckResult::of_answers(&test, &prepared, &replies(answers), Vec::new);
-                    let failure = (test_result.outcome != Outcome::Pass).then_some(test_result.summary);
-                    self.tested_groups.insert(check.group.name.to_string(), failure);
+                    let failure =
+                        (test_result.outcome != Outcome::Pass).then_some(test_result.summary);
+                    self.tested_groups
+                        .insert(check.group.name.to_string(), failure);
                 }
                 Ok(())
             }
             Purpose::Closing => {
-                self.result.end = Some(judge_closing(&replies(answers)));
+                self.result.end = Some(closing_result(&replies(answers)));
                 Ok(())
             }
             Purpose::Script(index, compiled) => {
-                let check_result = compiled.judge(&answers);
+                let check_result = compiled.check_result(&answers);
                 let check_result = match (compiled.hang(), diagnosis) {
-                    (Some(hang), Some(diagnosis)) => self.judge_hang(hang, diagnosis, check_result),
+                    (Some(hang), Some(diagnosis)) => self.hang_result(hang, diagnosis, check_result),
                     (_, _) => check_result,
                 };
                 self.end_script(index, check_result)

@@ -250,7 +250,7 @@ impl WorldState<'_> {
             Phase::Opening | Phase::Script if is_fence => self.phase = Phase::Checks,
             Phase::Checks if self.can_go_on() => self.send_next(),
             Phase::Closing if is_fence => self.shut_down(),
-            Phase::Shutdown { leaving, .. } if self.have_left(leaving) => self.judge_shutdown(),
+            Phase::Shutdown { leaving, .. } if self.have_left(leaving) => self.note_exit_faults(),
             Phase::Reaping { .. } if self.have_ended() => self.finish(),
             Phase::HostPause { .. } => return Ok(false),
             _ => return self.handle_deferred(),

@@ -1,4 +1,4 @@
-//! Judges a script from the answers of every rank.
+//! Makes the result of a script from the answers of every rank.
 
 use std::collections::BTreeMap;
 
@@ -16,9 +16,9 @@ use allranks_protocol::{CallResult, CallStatus, StepResult};
 use allranks_suite::plan::Act;
 
 impl CompiledScript {
-    /// Judges a script that every rank has answered or left. Returns the check's result.
+    /// Returns the result of a script that every rank has answered or left.
     #[must_use]
-    pub fn judge(&self, answers: &[Answer]) -> CheckResult {
+    pub fn check_result(&self, answers: &[Answer]) -> CheckResult {
         let check_result = self
             .departed(answers)
             .or_else(|| self.raised(answers))
