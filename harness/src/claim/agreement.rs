@@ -113,8 +113,8 @@ fn by_id(run: &Run) -> BTreeMap<&CheckId, &CheckRecord> {
     checks.map(|check| (&check.id, check)).collect()
 }
 
-/// Reviews whether every check came to the same in both runs. Only an expectation allows a difference: one that says that a failure
-/// comes and goes, or one of which each run had one of the ways to fail that it names.
+/// Reviews whether every check has the same outcome in both runs. Only an expectation allows a difference: one that says that a
+/// failure is intermittent, or one that names several ways to fail, of which each run had one.
 pub fn check_results(runs: &[Run; 2], plan: &Replan, suite: &Suite, rejections: &mut Rejections) {
     let theirs = by_id(&runs[1]);
     let planned = plan.checks();

@@ -273,7 +273,7 @@ fn a_difference_is_found() {
         reason: "a reason".to_owned(),
     });
     assert_eq!(compare(&python, &libtorch, &known).listed, 1);
-    // What comes and goes is no difference, if the same entry says so of both.
+    // An intermittent failure is no difference, if the same entry says so of both.
     known.differences.clear();
     let entry = Some(Reason {
         at: "known.yaml:1".to_owned(),

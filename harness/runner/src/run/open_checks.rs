@@ -21,7 +21,7 @@ pub struct OpenChecks {
 enum CheckState {
     /// No world has got to it.
     Open,
-    /// It failed in a way that comes and goes, and is left to the next world.
+    /// It failed in an intermittent way, and is left to the next world.
     FailedOnce(CheckResult),
     /// It failed, and what failed is to be cut down.
     ToShrink(CheckResult),
@@ -32,19 +32,19 @@ enum CheckState {
 /// What is known of a failure besides the failure.
 #[derive(Clone, Copy, Debug, Default)]
 struct Known {
-    /// An expectation says that it comes and goes.
-    is_flaky: bool,
+    /// An expectation says that it is intermittent.
+    is_intermittent: bool,
     /// It is the failure of a sequence that can be cut down, and no expectation is about it.
     can_be_shrunk: bool,
 }
 
 impl CheckState {
     /// Returns the state of a check after a world has decided it, and the result to write, if it is final. A failure of which an
-    /// expectation says that it comes and goes is put aside, and its check is left to the next world. What came of the second
-    /// try decides: a failure that came twice is none that comes and goes.
+    /// expectation says that it is intermittent is put aside, and its check is left to the next world. What came of the second
+    /// try decides: a failure that occurs twice is not intermittent.
     fn after(self, check_result: CheckResult, known: Known) -> (Self, Option<CheckResult>) {
         let check_result = match self {
-            Self::Open if known.is_flaky => return (Self::FailedOnce(check_result), None),
+            Self::Open if known.is_intermittent => return (Self::FailedOnce(check_result), None),
             Self::Open => check_result,
             Self::FailedOnce(first) => second_try(&first, check_result),
             Self::ToShrink(_) | Self::Written => return (self, None),
@@ -74,7 +74,7 @@ impl OpenChecks {
     pub fn take(&mut self, ranks: &[RankRun], index: usize, check_result: CheckResult) {
         self.recorder.learn(ranks);
         let known = Known {
-            is_flaky: self.recorder.is_flaky(index, &check_result),
+            is_intermittent: self.recorder.is_intermittent(index, &check_result),
             can_be_shrunk: self.recorder.can_be_shrunk(index, &check_result),
         };
         let state = std::mem::replace(&mut self.states[index], CheckState::Written);
@@ -169,13 +169,13 @@ fn second_try(first: &CheckResult, second: CheckResult) -> CheckResult {
 mod tests {
     use super::*;
 
-    const FLAKY: Known = Known {
-        is_flaky: true,
+    const INTERMITTENT: Known = Known {
+        is_intermittent: true,
         can_be_shrunk: false,
     };
 
     #[test]
-    fn a_failure_that_comes_twice_is_not_flaky() {
+    fn a_failure_that_comes_twice_is_not_intermittent() {
         let first = CheckResult::bare(Outcome::Crash, Some("crash"), "SIGABRT");
         let second = |outcome| second_try(&first, CheckResult::bare(outcome, Some("c"), "again"));
         let passed = second(Outcome::Pass);
@@ -195,7 +195,7 @@ mod tests {
     fn what_a_second_try_came_to_is_written_and_stands_whatever_later_worlds_decide() {
         let crash = CheckResult::bare(Outcome::Crash, None, "SIGABRT");
         let passed = CheckResult::passed(Vec::new());
-        let (state, written) = CheckState::Open.after(crash.clone(), FLAKY);
+        let (state, written) = CheckState::Open.after(crash.clone(), INTERMITTENT);
         assert_eq!(state, CheckState::FailedOnce(crash.clone()));
         assert_eq!(written, None, "it can still change");
         let (state, written) = state.after(passed.clone(), Known::default());
@@ -205,7 +205,7 @@ mod tests {
             settled.as_deref(),
             Some("SIGABRT; the second time it passed")
         );
-        assert_eq!(state.after(crash, FLAKY).1, None);
+        assert_eq!(state.after(crash, INTERMITTENT).1, None);
         let (state, written) = CheckState::Open.after(passed.clone(), Known::default());
         assert_eq!((state, written), (CheckState::Written, Some(passed)));
     }

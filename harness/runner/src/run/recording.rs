@@ -104,8 +104,8 @@ impl Recorder {
         self.shared.expectations.find(&point)
     }
 
-    /// Returns true if an expectation says that this failure is flaky.
-    pub fn is_flaky(&self, index: usize, check_result: &CheckResult) -> bool {
+    /// Returns true if an expectation says that this failure is intermittent.
+    pub fn is_intermittent(&self, index: usize, check_result: &CheckResult) -> bool {
         let class = check_result.class.as_deref();
         self.known(Some(&self.scenario.checks[index]))
             .is_some_and(|entry| {

@@ -51,7 +51,7 @@ pub struct Entry {
     pub url: Option<String>,
     /// Whether the failure is accepted for good, and not awaiting a fix.
     pub waived: bool,
-    /// Whether the failure comes and goes. Then the check is made again in a new world, and must not fail twice.
+    /// True if the failure is intermittent: the check is made again in a new world, and must not fail twice.
     pub intermittent: bool,
     /// Which of the matching checks pass, in words. `None`: every one fails.
     pub also_passes: Option<String>,

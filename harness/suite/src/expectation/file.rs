@@ -47,7 +47,7 @@ pub(super) struct Written {
     /// True if the failure is accepted for good: the verdict is `waived` instead of `known-failure`.
     #[serde(default)]
     pub(super) waived: bool,
-    /// True if the failure comes and goes: it is tried again in a new world, and must not come twice.
+    /// True if the failure does not occur every time: the check is made again in a new world, and must not fail twice.
     #[serde(default)]
     pub(super) intermittent: bool,
     /// Which of the matched checks pass, in one sentence, where `match` cannot say it.

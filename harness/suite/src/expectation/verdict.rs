@@ -24,8 +24,8 @@ pub const FAILED_TWICE: &str = "failed-twice";
 /// | harness error | either | regression | regression | regression |
 /// | not run | either | not run | not run (³) | not run |
 ///
-/// (¹) expected, if the entry is `intermittent`, or says that some checks pass: the failure comes and goes, or is not
-/// that of every check. An `intermittent` failure that came twice is a regression.
+/// (¹) expected, if the entry is `intermittent`, or says that some checks pass: the failure does not occur every time, or not
+/// in every check. An `intermittent` failure that occurs twice is a regression.
 /// (²) waived, if the entry is a waiver; a regression, if it is one that has expired.
 /// (³) known failure, if the entry says that the world does not initialise, and that is why.
 #[must_use]
@@ -139,7 +139,7 @@ fn difference(
         ));
     }
     if entry.intermittent && class == Some(FAILED_TWICE) {
-        return Some("it comes and goes, and this came twice".to_owned());
+        return Some("it is intermittent, and this failed twice".to_owned());
     }
     let has_class = matches!(outcome, Outcome::Mismatch | Outcome::Error);
     let is_pinned = |class: &str| entry.classes.iter().any(|pinned| pinned == class);

@@ -90,7 +90,7 @@ pub(super) struct WrittenWaiver {
     expiry: String,
     /// The person or team that answers for it.
     approver: String,
-    /// True if the failure comes and goes: it is tried again in a new world, and must not come twice.
+    /// True if the failure does not occur every time: the check is made again in a new world, and must not fail twice.
     #[serde(default)]
     intermittent: bool,
 }
