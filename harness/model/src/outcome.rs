@@ -71,7 +71,7 @@ pub enum Verdict {
     KnownFailure,
     /// An expectation or the platform file says that the check fails, and it does not: the file is out of date, and the run fails.
     UnexpectedPass,
-    /// The check fails, and a waiver excuses it.
+    /// The check fails, and a waiver excuses it, or an expectation accepts it.
     Waived,
     /// The check did not run.
     NotRun,

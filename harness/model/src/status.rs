@@ -35,7 +35,7 @@ pub enum Status {
     /// The check did not run.
     #[strum(serialize = "not run")]
     NotRun,
-    /// The check failed, and a waiver excuses it.
+    /// The check failed, and a waiver excuses it, or an expectation accepts it.
     Waived,
     /// The check failed as an expectation says.
     #[strum(serialize = "known failure")]

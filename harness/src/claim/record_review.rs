@@ -91,7 +91,7 @@ fn reject_verdict(
         }
         Verdict::KnownFailure if is_must && !entry.is_some_and(is_own) => {
             let text =
-                format!("{id}: a failure of a MUST needs a waiver, which names who answers for it");
+                format!("{id}: a failure of a MUST needs a waiver, which names who approves of it");
             rejections.add(Reason::ExcusedByExpectation, text);
         }
         Verdict::Regression | Verdict::NotRun | Verdict::KnownFailure => {}

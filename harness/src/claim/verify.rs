@@ -349,7 +349,7 @@ fn waivers(runs: &[Run; 2], suite: &Suite, folder: &Path) -> Vec<WaiverUse> {
         .collect();
     let entries = suite.expectations.iter();
     let used = entries.filter_map(|entry| {
-        let waiver = entry.waiver.as_ref()?;
+        let waiver = entry.waiver()?;
         let why = entry.why();
         Some(WaiverUse {
             at: inside(&entry.at, folder),

@@ -22,7 +22,7 @@ pub struct WaiverUse {
     pub requirement: RequirementId,
     /// The last day on which it holds.
     pub expiry: String,
-    /// The person or team that answers for it.
+    /// The person or team that approves of it.
     pub approver: String,
     /// The reason that the waiver gives.
     pub reason: String,

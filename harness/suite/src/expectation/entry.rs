@@ -49,14 +49,23 @@ pub struct Entry {
     pub reason: String,
     /// The public issue. `None`: there is none yet, and the reason says why.
     pub url: Option<String>,
-    /// Whether the failure is accepted for good, and not awaiting a fix.
-    pub waived: bool,
+    /// Whether the failure awaits a fix, is accepted, or is excused until a day.
+    pub kind: EntryKind,
     /// True if the failure is intermittent: the check is made again in a new world, and must not fail twice.
     pub intermittent: bool,
     /// Which of the matching checks pass, in words. `None`: every one fails.
     pub also_passes: Option<String>,
-    /// The waiver it comes from. `None`: it was not read from a file of waivers.
-    pub waiver: Option<Waiver>,
+}
+
+/// Whether the failure that an entry describes awaits a fix, is accepted, or is excused until a day.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EntryKind {
+    /// It awaits a fix: its verdict is `known-failure`.
+    KnownFailure,
+    /// It is accepted without end (`waived: true`): its verdict is `waived`.
+    Accepted,
+    /// It is excused by an entry of a file of waivers: its verdict is `waived` until the waiver expires.
+    Waiver(Waiver),
 }
 
 /// The fields of `match:`. A field that is absent matches anything; one that a check has no use for (the dtype of a
@@ -238,16 +247,25 @@ impl Entry {
     /// Returns the reason, and for a waiver its term and its approver.
     #[must_use]
     pub fn why(&self) -> String {
-        match &self.waiver {
+        match self.waiver() {
             Some(waiver) => format!("{} ({waiver})", self.reason),
             None => self.reason.clone(),
+        }
+    }
+
+    /// Returns the waiver that it was read from; `None` if it is an entry of a file of expectations.
+    #[must_use]
+    pub const fn waiver(&self) -> Option<&Waiver> {
+        match &self.kind {
+            EntryKind::Waiver(waiver) => Some(waiver),
+            EntryKind::KnownFailure | EntryKind::Accepted => None,
         }
     }
 
     /// Returns whether it is a waiver that has expired, and excuses nothing any more.
     #[must_use]
     pub fn is_expired(&self) -> bool {
-        self.waiver.as_ref().is_some_and(|waiver| waiver.is_expired)
+        self.waiver().is_some_and(|waiver| waiver.is_expired)
     }
 
     /// Returns whether the point's platform, backend and torch version are the entry's.
@@ -283,7 +301,7 @@ impl Entry {
             && lists(case, |id| id == point.case)
             && lists(world_size, |size| size.is(point.world_size.0.into()))
             && lists(device_id, |told| *told == point.device_id)
-            && self.waiver.as_ref().is_none_or(|waiver| {
+            && self.waiver().is_none_or(|waiver| {
                 let covers = |check: &Check| check.covers.contains(&waiver.requirement);
                 point.check.is_some_and(covers)
             })

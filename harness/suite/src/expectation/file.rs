@@ -8,7 +8,7 @@ use serde::de::{self, Deserialize, Deserializer, Visitor};
 
 use super::failing_outcome::FailingOutcome;
 use crate::case::{OneOrMany, is_name};
-use crate::expectation::{Entry, Expectations, Match, Size};
+use crate::expectation::{Entry, EntryKind, Expectations, Match, Size};
 use allranks_model::outcome::Outcome;
 use allranks_yaml as yaml;
 use allranks_yaml::{Diagnostic, Document, Focus, Segment, Source, way, yaml_files};
@@ -44,7 +44,7 @@ pub(super) struct Written {
     /// True if there is no public issue yet; the reason says why.
     #[serde(default)]
     pub(super) local: bool,
-    /// True if the failure is accepted for good: the verdict is `waived` instead of `known-failure`.
+    /// True if the failure is accepted without end: the verdict is `waived` instead of `known-failure`.
     #[serde(default)]
     pub(super) waived: bool,
     /// True if the failure does not occur every time: the check is made again in a new world, and must not fail twice.
@@ -160,10 +160,12 @@ impl Checker<'_> {
             messages: listed(written.message.as_ref()),
             reason: written.reason,
             url: written.url,
-            waived: written.waived,
+            kind: match written.waived {
+                true => EntryKind::Accepted,
+                false => EntryKind::KnownFailure,
+            },
             intermittent: written.intermittent,
             also_passes: written.also_passes,
-            waiver: None,
         })
     }
 

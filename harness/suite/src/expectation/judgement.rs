@@ -83,7 +83,7 @@ fn forbidding<'a>(
     entry: Option<&Entry>,
     outcome: Outcome,
 ) -> Option<&'a RequirementId> {
-    let entry = entry.filter(|entry| entry.waiver.is_some())?;
+    let entry = entry.filter(|entry| entry.waiver().is_some())?;
     let mut covers = point.check?.covers.iter();
     covers.find(|id| entry.outcomes.contains(&outcome) && is_forbidden(id, outcome))
 }

@@ -11,7 +11,7 @@ mod schema;
 mod verdict;
 mod waiver;
 
-pub use entry::{Entry, Expectations, Match, Point, Size};
+pub use entry::{Entry, EntryKind, Expectations, Match, Point, Size};
 pub use judgement::Judgement;
 pub use proposal::{CheckAtPoint, Examples, NewEntry, Proposal, Remark, propose};
 pub use schema::{schema, waiver_schema};

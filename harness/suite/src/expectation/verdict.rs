@@ -1,13 +1,13 @@
 //! Gives an outcome its verdict.
 
-use crate::expectation::Entry;
+use crate::expectation::{Entry, EntryKind};
 use allranks_model::capability::Declared;
 use allranks_model::outcome::{Outcome, Verdict};
 
 /// The summary of checks that were not run because their world did not initialise.
 pub const NO_WORLD: &str = "its world did not initialise";
 
-/// The class of a failure that an `intermittent` entry describes, and that came again in a new world.
+/// The class of a failure that an `intermittent` entry describes, and that occurred again in a new world.
 pub const FAILED_TWICE: &str = "failed-twice";
 
 /// Returns the verdict on an outcome, and the reason in one line if the outcome alone does not explain it. `class` and
@@ -26,7 +26,7 @@ pub const FAILED_TWICE: &str = "failed-twice";
 ///
 /// (¹) expected, if the entry is `intermittent`, or says that some checks pass: the failure does not occur every time, or not
 /// in every check. An `intermittent` failure that occurs twice is a regression.
-/// (²) waived, if the entry is a waiver; a regression, if it is one that has expired.
+/// (²) waived, if the entry is a waiver or says `waived: true`; a regression, if it is a waiver that has expired.
 /// (³) known failure, if the entry says that the world does not initialise, and that is why.
 #[must_use]
 pub fn judge(
@@ -115,8 +115,13 @@ fn failure(
             let reason = format!("{} excuses it no more: {}", entry.at, entry.why());
             (Verdict::Regression, Some(reason))
         }
-        None if entry.waived => (Verdict::Waived, Some(entry.reason.clone())),
-        None => (Verdict::KnownFailure, Some(entry.reason.clone())),
+        None => {
+            let verdict = match entry.kind {
+                EntryKind::Accepted | EntryKind::Waiver(_) => Verdict::Waived,
+                EntryKind::KnownFailure => Verdict::KnownFailure,
+            };
+            (verdict, Some(entry.reason.clone()))
+        }
     }
 }
 

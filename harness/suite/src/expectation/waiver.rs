@@ -1,4 +1,4 @@
-//! Files of waivers: failures that an owner answers for, each of one requirement and until a day.
+//! Files of waivers: failures that somebody has approved, each of one requirement and until a day.
 //!
 //! A waiver is an entry with a term. It excuses one way of failing, for the checks of one requirement; what it excuses
 //! is `waived` in every report, and never a pass. From the day after its last one it excuses nothing.
@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 
 use super::failing_outcome::FailingOutcome;
 use super::file::{Checker, When, Written};
-use super::{Entry, Expectations, Match};
+use super::{Entry, EntryKind, Expectations, Match};
 use crate::case::{OneOrMany, is_well_formed};
 use allranks_model::names::RequirementId;
 use allranks_model::outcome::Outcome;
@@ -31,7 +31,7 @@ pub struct Waiver {
     pub requirement: RequirementId,
     /// The last day on which it holds, in UTC: `2026-12-31`.
     pub expiry: String,
-    /// The person or team that answers for it.
+    /// The person or team that approves of it.
     pub approver: String,
     /// Whether that day was over when the file was read.
     pub is_expired: bool,
@@ -62,7 +62,7 @@ impl fmt::Display for Waiver {
 #[serde(deny_unknown_fields)]
 #[schemars(
     rename = "Waiver",
-    description = "A failure of one requirement that an owner answers for until a day."
+    description = "A failure of one requirement that is excused until a day, and who approves of that."
 )]
 pub(super) struct WrittenWaiver {
     /// The one requirement whose checks it is about: `NUM-001`.
@@ -88,7 +88,7 @@ pub(super) struct WrittenWaiver {
     url: String,
     /// The last day on which it holds, in UTC: `2026-12-31`.
     expiry: String,
-    /// The person or team that answers for it.
+    /// The person or team that approves of it.
     approver: String,
     /// True if the failure does not occur every time: the check is made again in a new world, and must not fail twice.
     #[serde(default)]
@@ -163,12 +163,15 @@ fn parse(source: Source, now: SystemTime) -> Result<Vec<Entry>, Vec<Diagnostic>>
                 reason: written.reason,
                 url: Some(written.url),
                 local: false,
-                waived: true,
+                waived: false,
                 intermittent: written.intermittent,
                 also_passes: None,
             },
         );
-        entries.extend(entry.map(|entry| Entry { waiver, ..entry }));
+        entries.extend(entry.zip(waiver).map(|(entry, waiver)| Entry {
+            kind: EntryKind::Waiver(waiver),
+            ..entry
+        }));
     }
     let mut problems = checker.problems;
     if problems.is_empty() {
@@ -223,7 +226,7 @@ impl Checker<'_> {
             self.report(
                 way![index, "approver"],
                 "no approver",
-                "the person or team that answers for the waiver",
+                "the person or team that approves of the waiver",
             );
         }
         let Some(end) = end_of_day(expiry) else {
