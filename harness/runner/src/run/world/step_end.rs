@@ -119,7 +119,9 @@ impl WorldState<'_> {
             Purpose::Script(index, compiled) => {
                 let check_result = compiled.check_result(&answers);
                 let check_result = match (compiled.hang(), diagnosis) {
-                    (Some(hang), Some(diagnosis)) => self.hang_result(hang, diagnosis, check_result),
+                    (Some(hang), Some(diagnosis)) => {
+                        self.hang_result(hang, diagnosis, check_result)
+                    }
                     (_, _) => check_result,
                 };
                 self.end_script(index, check_result)
