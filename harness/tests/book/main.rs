@@ -7,6 +7,7 @@
 //! | module | holds |
 //! |---|---|
 //! | `page` | Markdown: headings, links, code |
+//! | `glossary` | the names of the glossary in the sources |
 //! | `link` | whether a link leads somewhere |
 //! | `shell` | the commands of a console block |
 //! | `binary` | what the binary offers and prints |
@@ -20,6 +21,7 @@ mod binary;
 mod command;
 mod example;
 mod exit_codes;
+mod glossary;
 mod link;
 mod page;
 mod schema;
@@ -121,6 +123,14 @@ fn one_check_can_be_traced_through_the_crates() {
         last.len() > 2 && last.iter().all(|name| *name == "report"),
         "{crates:?}"
     );
+}
+
+#[test]
+fn every_name_of_the_glossary_is_in_the_sources() {
+    let path = format!("{BOOK}/reference/glossary.md");
+    let names = glossary::names(&fs::read_to_string(root().join(path)).unwrap());
+    none(&glossary::unknown(&root(), &names));
+    assert!(names.len() > 50, "only {} names were found", names.len());
 }
 
 #[test]
