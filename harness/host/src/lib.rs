@@ -13,7 +13,7 @@ mod listener;
 mod process;
 mod process_table;
 mod processor_time;
-mod script;
+mod python_command;
 mod shared_file;
 mod tagged_processes;
 mod thread;
@@ -32,7 +32,7 @@ pub use process::{
 };
 pub use process_table::{ProcessEntry, age, descendants, has_mapped, network, processes};
 pub use processor_time::processor_times_below;
-pub use script::script;
+pub use python_command::python_command;
 pub use shared_file::{SharedFile, shared_files};
 pub use tagged_processes::{TaggedProcess, members};
 pub use thread::{Thread, threads};

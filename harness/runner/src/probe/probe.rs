@@ -125,7 +125,7 @@ fn installed(python: &Path, platforms: &[&Platform], limit: Duration) -> Install
         serde_json::json!({"python_path": platform.python_path, "import": platform.import})
     });
     let wanted = serde_json::json!({"absent": asked.collect::<Vec<_>>()});
-    let command = host::script(python, SCRIPT, &wanted);
+    let command = host::python_command(python, SCRIPT, &wanted);
     let answer = host::run_with_timeout(command, limit)
         .ok()
         .and_then(|(text, _)| {
@@ -351,7 +351,7 @@ fn ask_imported(
 
 /// Returns the command of the script. The platforms need the same imports; `load` is passed on to the script.
 fn command(python: &Path, platforms: &[&Platform], load: bool) -> Command {
-    let mut command = host::script(python, SCRIPT, &question(platforms, load));
+    let mut command = host::python_command(python, SCRIPT, &question(platforms, load));
     command.envs(&platforms[0].env);
     command
 }

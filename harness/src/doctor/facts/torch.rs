@@ -271,7 +271,7 @@ impl Answer {
 
 fn ask(python: &Interpreter, question: &FactsQuery, alone: bool, load: Option<&str>) -> Answer {
     let wanted = wanted(question, load);
-    let mut command = host::script(&python.path, SCRIPT, &wanted);
+    let mut command = host::python_command(&python.path, SCRIPT, &wanted);
     if alone {
         command.env(AUTOLOAD, "0");
     }

@@ -1,4 +1,4 @@
-//! Prepares a command that runs a Python script with one JSON argument.
+//! The command that runs Python text with one JSON argument.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,10 +7,10 @@ use serde_json::Value;
 
 const LEASH: &str = include_str!("../leash.py");
 
-/// Returns the command that runs a script in an interpreter, with `question` as its one argument, in JSON. Where the kernel supports
-/// it, the script ends with the thread that starts it, so that a harness that is killed leaves no process behind.
+/// Returns the command that runs Python text in an interpreter, with `question` as its one argument, in JSON. Where the kernel supports
+/// it, the process ends with the thread that starts it, so that a harness that is killed leaves no process behind.
 #[must_use]
-pub fn script(python: &Path, text: &str, question: &Value) -> Command {
+pub fn python_command(python: &Path, text: &str, question: &Value) -> Command {
     let mut command = Command::new(python);
     command.args(["-c", &format!("{LEASH}\n{text}"), &question.to_string()]);
     command.env("ALLRANKS_ASKER", asker());
@@ -31,9 +31,9 @@ mod tests {
     use super::*;
     use crate::run_with_timeout;
 
-    /// Returns the output of a script whose environment names this asker, and which is started by a shell that goes on.
+    /// Returns the output of a process whose environment names this asker, and which is started by a shell that goes on.
     fn said_behind_a_shell(asker: &str) -> String {
-        let direct = script(Path::new("python3"), "print('asked')", &Value::Null);
+        let direct = python_command(Path::new("python3"), "print('asked')", &Value::Null);
         let mut command = Command::new("sh");
         command.args(["-c", "\"$@\"; true", "sh"]);
         command.arg(direct.get_program()).args(direct.get_args());
@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn a_script_goes_on_behind_a_shell_for_as_long_as_there_is_the_asker() {
+    fn the_process_goes_on_behind_a_shell_for_as_long_as_there_is_the_asker() {
         assert_eq!(said_behind_a_shell(&asker()), "asked\n");
         let mut child = ended();
         let gone = asker().replacen(&std::process::id().to_string(), &child.id().to_string(), 1);
