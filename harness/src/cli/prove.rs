@@ -69,13 +69,13 @@ pub fn prove(
     };
     writeln!(
         err,
-        "{}; the panel has {} checks in {} worlds",
+        "{}; {} shared checks in {} worlds",
         counted(head.mutants, "mutant"),
-        plan.panel()
+        plan.shared_scenarios()
             .iter()
             .map(plan::Scenario::check_count)
             .sum::<usize>(),
-        plan.panel().len()
+        plan.shared_scenarios().len()
     )?;
     let order: BTreeMap<String, usize> = chosen
         .iter()
@@ -228,13 +228,13 @@ fn tell(kills: &[Kill], planned: u64, took: Duration, err: &mut impl Write) -> R
     if kill.outcome != MutantOutcome::Killed {
         write!(err, "; it must be {}", kill.expected)?;
     }
-    if kill.alone && kill.panel_checks > 0 {
+    if kill.alone && kill.shared_checks > 0 {
         write!(err, "; only checks of {} see it", kill.breaks)?;
     } else if others > 0 {
         write!(err, "; seen by {others} more")?;
     }
     if let Some(stopped) = &kill.stopped {
-        write!(err, "; panel left: {stopped}")?;
+        write!(err, "; shared checks stopped: {stopped}")?;
     }
     if left > 0 {
         write!(err, "; about {} left", lasting(left))?;

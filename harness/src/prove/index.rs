@@ -17,7 +17,7 @@ use allranks_yaml::Diagnostic;
 const INDEX: &str = "index.yaml";
 /// Requirements without a mutant of their own, with the reason.
 const SHARED: &str = "shared.yaml";
-/// What the quick panel leaves out.
+/// The cases that the quick shared checks leave out.
 const PANEL: &str = "panel.yaml";
 /// The name of the Python package that holds the mutants' functions.
 pub const PACKAGE: &str = "allranks_mutants";
@@ -53,7 +53,7 @@ pub struct Mutant {
     /// The number of units in the shortest failing sequence, if the check is a random sequence.
     #[serde(default)]
     pub shrinks_to: Option<usize>,
-    /// True if no check of c10d's own functions may see it: it is tried on a check of each op, too, and on all of the panel but
+    /// True if no check of c10d's own functions may see it: it is tried on a check of each op, too, and on all shared checks but
     /// the stack's cases.
     #[serde(default)]
     pub above_c10d: bool,
@@ -84,13 +84,13 @@ struct Shared {
 #[serde(deny_unknown_fields)]
 struct PanelFile {
     #[serde(default)]
-    leave_out: Vec<ExcludedMutant>,
+    leave_out: Vec<ExcludedCase>,
 }
 
-/// Cases that the quick panel does without.
+/// Cases that the quick shared checks do without.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct ExcludedMutant {
+struct ExcludedCase {
     /// A case's id; a trailing `/**` takes everything below.
     case: String,
     /// Why.
@@ -153,7 +153,7 @@ impl Index {
         })
     }
 
-    /// Returns true if the quick panel leaves this case out.
+    /// Returns true if the quick shared checks leave this case out.
     #[must_use]
     pub fn leaves_out(&self, case: &CaseId) -> bool {
         self.panel

@@ -96,7 +96,7 @@ pub struct Kill {
     /// What became of it. In JSON the field is `fate`.
     #[serde(rename = "fate")]
     pub outcome: MutantOutcome,
-    /// True if every check that failed covers the requirement it breaks, and the panel was not left early.
+    /// True if every check that failed covers the requirement it breaks, and the shared checks were not stopped early.
     pub alone: bool,
     /// The check that killed it or, if none did, the first that failed; `None` if no check failed.
     /// In JSON the field is `witness`.
@@ -106,9 +106,10 @@ pub struct Kill {
     pub requirements: BTreeMap<RequirementId, RequirementReport>,
     /// The number of its own checks that ran.
     pub own_checks: u64,
-    /// The number of checks of the panel that ran.
-    pub panel_checks: u64,
-    /// Why the panel was left early; `None` if it was not.
+    /// The number of shared checks that ran. In JSON the field is `panel_checks`.
+    #[serde(rename = "panel_checks")]
+    pub shared_checks: u64,
+    /// Why the shared checks were stopped early; `None` if they were not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stopped: Option<String>,
     /// Failures of the harness or the machine: the mutant must be tried again.
@@ -143,13 +144,13 @@ fn called_of(check: &CheckRecord) -> String {
 }
 
 impl Kill {
-    /// Judges a mutant by the records of its own checks and of the panel's. `about` describes the bug.
+    /// Judges a mutant by the records of its own checks and of the shared ones. `about` describes the bug.
     #[must_use]
     pub fn of(
         mutant: &Mutant,
         about: String,
         own: &[CheckRecord],
-        panel: &[CheckRecord],
+        shared: &[CheckRecord],
         stopped: Option<String>,
         duration_ms: u64,
     ) -> Self {
@@ -164,7 +165,7 @@ impl Kill {
         let mut ids = BTreeSet::new();
         let all: Vec<&CheckRecord> = own
             .iter()
-            .chain(panel)
+            .chain(shared)
             .filter(ran)
             .filter(|check| ids.insert(&check.id))
             .collect();
@@ -198,7 +199,7 @@ impl Kill {
         } else {
             MutantOutcome::Incidental
         };
-        let issues = own.iter().chain(panel);
+        let issues = own.iter().chain(shared);
         let issues = issues.filter(|check| check.outcome == Outcome::HarnessError);
         Self {
             format: FORMAT,
@@ -223,7 +224,7 @@ impl Kill {
             }),
             requirements,
             own_checks: own.iter().filter(ran).count() as u64,
-            panel_checks: panel.iter().filter(ran).count() as u64,
+            shared_checks: shared.iter().filter(ran).count() as u64,
             stopped,
             issues: issues
                 .map(|check| format!("{}: {}", check.id, check.summary))
@@ -305,8 +306,8 @@ mod tests {
         }
     }
 
-    fn kill(own: &[CheckRecord], panel: &[CheckRecord]) -> Kill {
-        Kill::of(&mutant(), String::new(), own, panel, None, 0)
+    fn kill(own: &[CheckRecord], shared: &[CheckRecord]) -> Kill {
+        Kill::of(&mutant(), String::new(), own, shared, None, 0)
     }
 
     #[test]
@@ -334,27 +335,27 @@ mod tests {
     }
 
     #[test]
-    fn the_panel_shows_what_else_sees_it_and_never_kills() {
+    fn shared_checks_show_what_else_sees_it_and_never_kill() {
         let own = [check(
             "a",
             &["COLL-002"],
             Verdict::Regression,
             Some("no-op"),
         )];
-        let panel = [
+        let shared = [
             check("a", &["COLL-002"], Verdict::Regression, Some("no-op")),
             check("b", &["GRP-001"], Verdict::Regression, Some("zero-output")),
         ];
-        let seen = kill(&own, &panel);
+        let seen = kill(&own, &shared);
         assert_eq!((seen.outcome, seen.alone), (MutantOutcome::Killed, false));
         assert_eq!(seen.requirements[&"COLL-002".into()].checks, 1);
         let elsewhere: Vec<_> = seen.elsewhere().map(RequirementId::as_str).collect();
         assert_eq!(elsewhere, ["GRP-001"]);
-        let by_panel = kill(
+        let by_shared = kill(
             &[check("c", &["COLL-002"], Verdict::Expected, None)],
-            &panel,
+            &shared,
         );
-        assert_eq!(by_panel.outcome, MutantOutcome::Misnamed);
+        assert_eq!(by_shared.outcome, MutantOutcome::Misnamed);
     }
 
     #[test]

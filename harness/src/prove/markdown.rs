@@ -68,7 +68,7 @@ fn summary(
     let counts = matrix.counts(head.mutants);
     writeln!(
         text,
-        "**{}**: {platform}/{backend} with one seeded bug each, in its own checks and in the panel `{}`.\n",
+        "**{}**: {platform}/{backend} with one seeded bug each, in its own checks and in the shared checks `{}`.\n",
         summary_line(&counts, head.mutants),
         name(head)
     )?;
@@ -89,7 +89,7 @@ fn summary(
 }
 
 fn name(head: &Head) -> &'static str {
-    match head.panel {
+    match head.shared_checks {
         super::SharedChecks::None => "none",
         super::SharedChecks::Quick => "quick",
         super::SharedChecks::Core => "core",

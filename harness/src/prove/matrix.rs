@@ -160,7 +160,7 @@ pub(super) mod tests {
             platform: "cpu".into(),
             backend: "gloo".into(),
             seed: 1,
-            panel: SharedChecks::Quick,
+            shared_checks: SharedChecks::Quick,
             mutants: 3,
             requirements: requirements
                 .iter()
@@ -200,7 +200,7 @@ pub(super) mod tests {
             }),
             requirements: BTreeMap::from([(breaks.into(), seen)]),
             own_checks: 2,
-            panel_checks: 0,
+            shared_checks: 0,
             stopped: None,
             issues: Vec::new(),
             duration_ms: 1,

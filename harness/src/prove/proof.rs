@@ -34,14 +34,14 @@ const DEVICES: u32 = 8;
 pub const MUTANT_PLATFORM: &str = "cpu";
 /// The environment variable that names a mutant to the Python package.
 const VARIABLE: &str = "ALLRANKS_MUTANT";
-/// The number of mutants tried at once; their worlds share the session's budget. More would not help: panels are many
+/// The number of mutants tried at once; their worlds share the session's budget. More would not help: shared checks are many
 /// worlds each.
 const MUTANTS_AT_ONCE: usize = 4;
-/// The number of worlds that one scenario of the panel may use up.
-const PANEL_WORLDS: u32 = 4;
-/// The number of worlds that a mutant which is known to lose worlds may lose in the panel.
+/// The number of worlds that one scenario of the shared checks may use up.
+const SHARED_WORLDS: u32 = 4;
+/// The number of worlds that a mutant which is known to lose worlds may lose in the shared checks.
 const MAX_LOST_WORLDS: usize = 3;
-/// The panel's deadline for mutants that must hang anyway, seconds: so long without any progress is a hang, and the
+/// The deadline of the shared checks for mutants that must hang anyway, seconds: so long without any progress is a hang, and the
 /// others are not held up for the half minute that a case allows.
 const SHORT_DEADLINE: f64 = 10.0;
 
@@ -59,19 +59,19 @@ pub struct Plan {
     /// Cases of the index that are not the suite's, by their path there.
     extra: BTreeMap<PathBuf, Vec<Arc<Case>>>,
     suite: Suite,
-    panel_kind: SharedChecks,
-    panel: Vec<Scenario>,
+    shared_checks: SharedChecks,
+    shared_scenarios: Vec<Scenario>,
 }
 
 impl Plan {
-    /// Works out what to try: the mutants of an index, and the panel.
+    /// Works out what to try: the mutants of an index, and the shared checks.
     ///
     /// # Errors
     /// Everything wrong with files of the index.
     pub fn new(
         suite: Suite,
         index: Index,
-        panel_kind: SharedChecks,
+        shared_checks: SharedChecks,
     ) -> Result<Self, Vec<Diagnostic>> {
         let of_file = |path: &Path, message: String| {
             vec![Diagnostic::of_file(&path.display().to_string(), message)]
@@ -103,25 +103,25 @@ impl Plan {
             world_sizes: shared_checks::SIZES.to_vec(),
             ..Selection::default()
         };
-        let whole = match panel_kind {
+        let whole = match shared_checks {
             SharedChecks::None => Vec::new(),
             SharedChecks::Quick | SharedChecks::Core => {
                 let targets = [unmutated.clone()];
                 let mut scenarios = plan::plan(&suite.cases, &targets, &core).scenarios;
-                if panel_kind == SharedChecks::Quick {
+                if shared_checks == SharedChecks::Quick {
                     scenarios.retain(|scenario| !index.leaves_out(&scenario.case.id));
                 }
                 scenarios
             }
         };
         Ok(Self {
-            panel: shared_checks::choose(panel_kind, whole),
+            shared_scenarios: shared_checks::choose(shared_checks, whole),
             index,
             about,
             unmutated,
             extra,
             suite,
-            panel_kind,
+            shared_checks,
         })
     }
 
@@ -138,7 +138,7 @@ impl Plan {
             platform: self.unmutated.platform.name.clone(),
             backend: self.unmutated.backend.clone(),
             seed,
-            panel: self.panel_kind,
+            shared_checks: self.shared_checks,
             mutants: mutants as u64,
             requirements: requirements
                 .map(|one| (one.id.clone(), one.text.clone()))
@@ -173,10 +173,10 @@ impl Plan {
         &self.suite
     }
 
-    /// Returns the scenarios of the panel, without a bug.
+    /// Returns the scenarios of the shared checks, without a bug.
     #[must_use]
-    pub fn panel(&self) -> &[Scenario] {
-        &self.panel
+    pub fn shared_scenarios(&self) -> &[Scenario] {
+        &self.shared_scenarios
     }
 
     /// Returns the functions of the package without an entry, and the entries without a function.
@@ -225,7 +225,7 @@ impl Plan {
     pub fn healthy(&self, mutants: &[Mutant]) -> Vec<Scenario> {
         let mut scenarios: BTreeMap<ScenarioId, Scenario> = BTreeMap::new();
         let own = mutants.iter().flat_map(|mutant| self.own(mutant));
-        for scenario in own.chain(self.panel.iter().cloned()) {
+        for scenario in own.chain(self.shared_scenarios.iter().cloned()) {
             let Some(known) = scenarios.get_mut(&scenario.id) else {
                 scenarios.insert(scenario.id.clone(), scenario);
                 continue;
@@ -375,16 +375,16 @@ impl Proof {
             .session
             .sibling(folder.join("own"), WORLDS, &self.interrupt)?;
         let own = side_by_side(&session, own.collect(), |_| ()).await;
-        // The panel's scenarios are of the platform without a bug; a mutant with a platform of its own does not meet them.
-        let panel = match mutant.platform {
-            None => self.plan.panel.iter().cloned().map(infect).collect(),
+        // The shared scenarios are of the platform without a bug; a mutant with a platform of its own does not meet them.
+        let shared = match mutant.platform {
+            None => self.plan.shared_scenarios.iter().cloned().map(infect).collect(),
             Some(_) => Vec::new(),
         };
-        let (panel, stopped) = self.panel(mutant, folder.join("panel"), panel).await?;
+        let (shared, stopped) = self.run_shared(mutant, folder.join("panel"), shared).await?;
         let about = self.plan.about.get(&mutant.name).cloned();
         let about = about.unwrap_or_default();
         let took = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let mut kill = Kill::of(mutant, about, &own, &panel, stopped, took);
+        let mut kill = Kill::of(mutant, about, &own, &shared, stopped, took);
         if mutant.above_c10d {
             let each_op = self.plan.each_op(mutant).into_iter().map(infect);
             let session = self
@@ -392,7 +392,7 @@ impl Proof {
                 .sibling(folder.join("c10d"), WORLDS, &self.interrupt)?;
             let each_op = side_by_side(&session, each_op.collect(), |_| ()).await;
             kill.issues
-                .extend(seen_in_c10d(each_op.iter().chain(&panel)));
+                .extend(seen_in_c10d(each_op.iter().chain(&shared)));
         }
         if let Some(wanted) = mutant.shrinks_to {
             match super::shrunk::units(&folder.join("own").join("shrunk")) {
@@ -409,8 +409,8 @@ impl Proof {
         Ok(kill)
     }
 
-    /// Returns what the panel sees, and why it was left early.
-    async fn panel(
+    /// Runs the shared checks. Returns their records, and why they were stopped early; `None` if they were not.
+    async fn run_shared(
         &self,
         mutant: &Mutant,
         folder: PathBuf,
@@ -420,10 +420,10 @@ impl Proof {
             return Ok((Vec::new(), None));
         }
         if mutant.loses_worlds() {
-            return self.panel_in_turn(folder, scenarios).await;
+            return self.run_shared_in_turn(folder, scenarios).await;
         }
         let enough = Interrupt::default();
-        let session = self.session.sibling(folder, PANEL_WORLDS, &enough)?;
+        let session = self.session.sibling(folder, SHARED_WORLDS, &enough)?;
         let playing = side_by_side(&session, scenarios, |checks| {
             if checks.iter().any(hangs) {
                 enough.set();
@@ -442,9 +442,9 @@ impl Proof {
         Ok((records, stopped))
     }
 
-    /// Runs the panel for a mutant that is known to lose worlds, one scenario after the other: what is seen before it stops is then
+    /// Runs the shared checks for a mutant that is known to lose worlds, one scenario after the other: what is seen before it stops is then
     /// the same every time, up to the first hang or a few deaths.
-    async fn panel_in_turn(
+    async fn run_shared_in_turn(
         &self,
         folder: PathBuf,
         scenarios: Vec<Scenario>,
@@ -476,7 +476,7 @@ impl Proof {
 }
 
 /// Returns true if a check hangs, in its steps or in init, that should not, or would have hung but for the library's own timeout.
-/// What this decides is when a panel is left, and nothing else.
+/// What this decides is when the shared checks are stopped, and nothing else.
 fn hangs(check: &CheckRecord) -> bool {
     let hangs = check.outcome == Outcome::Hang || check.class.as_deref() == Some("hang");
     let waited = Duration::from_micros(check.duration_us) >= LIBRARY_TIMEOUT;

@@ -45,8 +45,9 @@ pub struct Head {
     pub backend: String,
     /// The seed of all inputs.
     pub seed: u64,
-    /// The checks that every mutant meets besides its own.
-    pub panel: SharedChecks,
+    /// The checks that every mutant meets besides its own. In JSON the field is `panel`.
+    #[serde(rename = "panel")]
+    pub shared_checks: SharedChecks,
     /// The number of mutants that are tried.
     pub mutants: u64,
     /// Every requirement of the suite, with its sentence.

@@ -1,10 +1,10 @@
 //! Chooses the shared checks (`--panel`): those that every mutant meets besides its own, so that the matrix shows what else
 //! detects it.
 //!
-//! The quick panel is worked out from the suite, so it grows with it: as few scenarios as touch every requirement, in
+//! The quick shared checks are worked out from the suite, so they grow with it: as few scenarios as touch every requirement, in
 //! worlds of the largest size where there are such, and of each a first and a last check of every pair of requirement
-//! and call. Scripts are not in it: where ranks wait for each other between calls, any bug that makes a call block looks
-//! like a hang, which costs a deadline and says nothing about the requirement. Panel `core` has them.
+//! and call. Scripts are not among them: where ranks wait for each other between calls, any bug that makes a call block looks
+//! like a hang, which costs a deadline and says nothing about the requirement. `core` has them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,9 +15,9 @@ use allranks_model::capability::Declared;
 use allranks_model::names::RequirementId;
 use allranks_suite::plan::{Check, Scenario};
 
-/// World sizes of the panels.
+/// World sizes of the shared checks.
 pub const SIZES: &[u32] = &[1, 2, 3];
-/// The profile that panels choose from.
+/// The profile that they are chosen from.
 pub const PROFILE: &str = "core";
 
 /// The shared checks that every mutant meets: the value of `--panel`.
@@ -32,10 +32,10 @@ pub enum SharedChecks {
     Core,
 }
 
-/// Returns the scenarios of a panel, cut down to its checks, from those of profile core.
+/// Returns the scenarios of profile core with the shared checks, cut down to them.
 #[must_use]
-pub fn choose(panel: SharedChecks, core: Vec<Scenario>) -> Vec<Scenario> {
-    match panel {
+pub fn choose(which: SharedChecks, core: Vec<Scenario>) -> Vec<Scenario> {
+    match which {
         SharedChecks::None => Vec::new(),
         SharedChecks::Quick => quick(core),
         SharedChecks::Core => without_programs(core),
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn the_quick_panel_is_small_and_touches_every_requirement_that_sweeps_touch() {
+    fn the_quick_checks_are_few_and_touch_every_requirement_that_sweeps_touch() {
         let core = core();
         let quick = choose(SharedChecks::Quick, core.clone());
         let mut sweeps = core.clone();

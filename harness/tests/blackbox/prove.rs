@@ -173,7 +173,7 @@ fn a_binary_alone() {
     let (hangs, other): (Vec<&Kill>, Vec<&Kill>) = kills(&lines)
         .into_iter()
         .partition(|kill| kill.name == "second_all_reduce_hangs");
-    assert!(other[0].panel_checks > 100, "{}", other[0].panel_checks);
-    assert!(hangs[0].stopped.is_some(), "the panel goes on after a hang");
+    assert!(other[0].shared_checks > 100, "{}", other[0].shared_checks);
+    assert!(hangs[0].stopped.is_some(), "the shared checks go on after a hang");
     assert!(!checkout().join("run").exists());
 }
