@@ -63,7 +63,7 @@ pub struct Diff {
     /// Checks that fail now, and did not before.
     pub broken: Vec<Change>,
     /// Checks that were not run now, whatever they were before: neither better nor known to be worse.
-    pub lost: Vec<Change>,
+    pub not_run: Vec<Change>,
     /// Checks that are refused as declared now, and were not before: a skip is no pass.
     pub skipped: Vec<Change>,
     /// Checks that fail now as an expectation or a waiver says, and were not known to before.
@@ -71,7 +71,7 @@ pub struct Diff {
     /// Checks that fail now, and failed in another way before.
     pub changed: Vec<Change>,
     /// Checks that are right now, and failed, were known to fail or were waived before.
-    pub mended: Vec<Change>,
+    pub fixed: Vec<Change>,
     /// Checks that are right now, and were not run or were refused before.
     pub ran: Vec<Change>,
     /// Checks that only the new run has.
@@ -100,7 +100,7 @@ impl Diff {
     pub fn is_complete(&self) -> bool {
         let not_run = |(_, side): &(CheckId, Side)| side.status() == Status::NotRun;
         self.incomplete.is_empty()
-            && self.lost.is_empty()
+            && self.not_run.is_empty()
             && self.never_run == 0
             && !self.added.iter().any(not_run)
     }
@@ -121,11 +121,11 @@ impl Diff {
         }
         let changes = [
             ("broken", &self.broken),
-            ("not run", &self.lost),
+            ("not run", &self.not_run),
             ("skipped", &self.skipped),
             ("excused", &self.excused),
             ("changed", &self.changed),
-            ("mended", &self.mended),
+            ("fixed", &self.fixed),
             ("ran", &self.ran),
         ];
         for (word, changes) in changes {
@@ -154,11 +154,11 @@ impl Diff {
         }
         let counts = [
             (self.broken.len(), "broken"),
-            (self.lost.len(), "not run any more"),
+            (self.not_run.len(), "not run any more"),
             (self.skipped.len(), "skipped"),
             (self.excused.len(), "excused"),
             (self.changed.len(), "changed"),
-            (self.mended.len(), "mended"),
+            (self.fixed.len(), "fixed"),
             (self.ran.len(), "ran again"),
             (self.gone.len(), "gone"),
             (self.added.len(), "added"),
@@ -233,7 +233,7 @@ impl Diff {
             }
             Status::Regression | Status::HarnessError | Status::UnexpectedPass => &mut self.broken,
             Status::NotRun if old == Status::NotRun => &mut self.changed,
-            Status::NotRun => &mut self.lost,
+            Status::NotRun => &mut self.not_run,
             Status::Refused if old == Status::Refused => &mut self.changed,
             Status::Refused => &mut self.skipped,
             Status::Waived | Status::KnownFailure => match old {
@@ -252,7 +252,7 @@ impl Diff {
                 | Status::HarnessError
                 | Status::UnexpectedPass
                 | Status::Waived
-                | Status::KnownFailure => &mut self.mended,
+                | Status::KnownFailure => &mut self.fixed,
             },
         }
     }

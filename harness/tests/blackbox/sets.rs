@@ -205,7 +205,7 @@ fn diff() {
         "{}",
         partial.stdout
     );
-    // A failure that is not run the next time is not mended, and the merged run is not whole.
+    // A failure that is not run the next time is not fixed, and the merged run is not whole.
     let not_run = lines.replace(
         r#""outcome":"pass","verdict":"expected""#,
         r#""outcome":"not-run","verdict":"not-run""#,
@@ -214,7 +214,7 @@ fn diff() {
     let not_run = stage.write("not-run.jsonl", &not_run);
     let lost = stage.run(&["diff", &folders[1], &not_run]);
     lost.assert_code(4);
-    for words in ["   not run  ", " 0 mended"] {
+    for words in ["   not run  ", " 0 fixed"] {
         assert!(lost.stdout.contains(words), "{}", lost.stdout);
     }
     let merged = stage.path("merged").display().to_string();
@@ -372,7 +372,7 @@ fn expectations_of_a_run() {
     again.assert_code(0);
     assert!(again.stdout.contains("no new entry") && !stage.path("none.yaml").exists());
 
-    // It is mended: the entry has to go, and that is for people to do.
+    // It is fixed: the entry has to go, and that is for people to do.
     let honest = path("honest");
     stage
         .run(&["run", CASE, "--driver", DRIVER, "--out", &honest])

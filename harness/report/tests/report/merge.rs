@@ -272,21 +272,21 @@ fn runs_with_other_inputs_or_no_end_are_not_passed_off_as_one() {
 }
 
 #[test]
-fn a_comparison_names_what_broke_what_was_mended_and_what_is_gone() {
+fn a_comparison_names_what_broke_what_was_fixed_and_what_is_gone() {
     let old = sample::results(Shape::default());
     let mut new = old.clone();
     let gone = new.checks.remove(0).id;
     new.checks[0].outcome = Outcome::Hang;
     new.checks[0].verdict = Verdict::Regression;
     let mut rest = new.checks.iter_mut().skip(1);
-    let mended = rest.find(|check| check.status().is_failing()).unwrap();
-    mended.outcome = Outcome::Pass;
-    mended.verdict = Verdict::Expected;
-    let mended = mended.id.clone();
+    let fixed = rest.find(|check| check.status().is_failing()).unwrap();
+    fixed.outcome = Outcome::Pass;
+    fixed.verdict = Verdict::Expected;
+    let fixed = fixed.id.clone();
     new.checks.push(sample::passing_check(999));
     let diff = diff(&old, &new);
     assert_eq!(diff.broken[0].id, new.checks[0].id);
-    assert_eq!(diff.mended[0].id, mended);
+    assert_eq!(diff.fixed[0].id, fixed);
     assert_eq!(diff.gone[0].0, gone);
     assert_eq!(diff.added.len(), 1);
     assert!(diff.changed.is_empty() && !diff.is_good());
@@ -299,7 +299,7 @@ fn a_comparison_names_what_broke_what_was_mended_and_what_is_gone() {
     );
     assert!(
         text.ends_with(
-            "1 broken, 0 not run any more, 0 skipped, 0 excused, 0 changed, 1 mended, 0 ran again, 1 gone, 1 added, \
+            "1 broken, 0 not run any more, 0 skipped, 0 excused, 0 changed, 1 fixed, 0 ran again, 1 gone, 1 added, \
              1,887 checks as before, 54 run in neither\n"
         ),
         "{text}"
@@ -343,14 +343,14 @@ fn what_was_not_run_is_never_better_and_never_as_it_was() {
     let pass = (Outcome::Pass, Verdict::Expected);
     for before in FAILURES.into_iter().chain([pass]) {
         let lost = changed(before, not_run);
-        assert_eq!((lost.lost.len(), lost.mended.len()), (1, 0));
+        assert_eq!((lost.not_run.len(), lost.fixed.len()), (1, 0));
         assert!(!lost.is_good() && !lost.is_worse() && !lost.is_complete());
         let mut text = Vec::new();
         lost.write(&mut text).unwrap();
         assert!(String::from_utf8(text).unwrap().starts_with("   not run  "));
     }
     let again = changed(not_run, pass);
-    assert_eq!((again.ran.len(), again.mended.len()), (1, 0));
+    assert_eq!((again.ran.len(), again.fixed.len()), (1, 0));
     assert!(again.is_good());
     let never = changed(not_run, not_run);
     assert_eq!(never.never_run, 1);
@@ -363,17 +363,17 @@ fn a_skip_or_an_excuse_is_no_repair() {
     let refused = (Outcome::Unsupported, Verdict::Expected);
     for before in FAILURES {
         let skipped = changed(before, refused);
-        assert_eq!((skipped.skipped.len(), skipped.mended.len()), (1, 0));
+        assert_eq!((skipped.skipped.len(), skipped.fixed.len()), (1, 0));
         assert_eq!(
             changed(before, (Outcome::Pass, Verdict::Expected))
-                .mended
+                .fixed
                 .len(),
             1
         );
     }
     for excuse in [Verdict::KnownFailure, Verdict::Waived] {
         let excused = changed(FAILURES[0], (Outcome::Hang, excuse));
-        assert_eq!((excused.excused.len(), excused.mended.len()), (1, 0));
+        assert_eq!((excused.excused.len(), excused.fixed.len()), (1, 0));
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use crate::probe::probe::{IMPORT_PATIENCE, Observed, probe};
+use crate::probe::interpreter::{IMPORT_PATIENCE, Observed, probe};
 use allranks_suite::platform::Platform;
 use allranks_suite::platform::load;
 

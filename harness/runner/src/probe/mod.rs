@@ -4,12 +4,11 @@
 mod autoload;
 #[cfg(test)]
 mod installations;
+mod interpreter;
 mod libtorch;
-#[expect(clippy::module_inception, reason = "the probe of one interpreter")]
-mod probe;
 mod python;
 
 pub use autoload::{AUTOLOAD, EntryPoint, remedy};
+pub use interpreter::{IMPORT_PATIENCE, Observed, probe, probe_all};
 pub use libtorch::{libtorch, probe_libtorch};
-pub use probe::{IMPORT_PATIENCE, Observed, probe, probe_all};
 pub use python::{Interpreter, python};

@@ -23,7 +23,7 @@
 //! | `sending` | steps on their way |
 //! | `opening` | imports, `init_process_group` and groups |
 //! | `checks` | decides which check is sent next, and whether it can be |
-//! | `frame` | applies a rank's frame, and detects frames that break the protocol |
+//! | `take_frame` | applies a rank's frame, and detects frames that break the protocol |
 //! | `step_end` | a step that every rank has answered → a check result |
 //! | `script_events` | what goes on in a script besides calls: marks, ranks that hold or are stopped |
 //! | `script_control` | sends a script, does what it demands besides calls, decides what becomes of the world afterwards |
@@ -81,7 +81,6 @@ mod failed_world;
 mod failure;
 #[cfg(test)]
 pub(super) mod fixture;
-mod frame;
 mod hang_checks;
 mod hang_verdict;
 mod lost_rank;
@@ -100,6 +99,7 @@ mod simulation;
 mod state;
 mod step_end;
 mod step_frame;
+mod take_frame;
 mod transitions;
 
 pub use plan::WorldPlan;

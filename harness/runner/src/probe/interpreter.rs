@@ -434,7 +434,7 @@ mod tests {
 
     use std::time::Instant;
 
-    use crate::probe::probe::*;
+    use crate::probe::interpreter::*;
     use allranks_suite::platform;
     use allranks_yaml::Source;
 
