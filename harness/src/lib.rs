@@ -28,7 +28,7 @@
 //! | module     | holds                                                                    |
 //! |------------|--------------------------------------------------------------------------|
 //! | [`cli`]    | the command line: arguments in, text and exit codes out                    |
-//! | [`conclusion`] | what a run amounts to: its problems, its last record, the exit code       |
+//! | [`conclusion`] | the result of a run: its issues, its last record, its exit code          |
 //! | [`suite`]  | the checkout's or the embedded cases, platforms and expectations          |
 //! | [`claim`]  | packages of conformance claims, and their verifier                        |
 //! | [`doctor`] | what this machine has, what is wrong with it, and the fix for each         |

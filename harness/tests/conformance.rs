@@ -49,7 +49,7 @@ const TRIALS_AT_ONCE: usize = 256;
 /// Checks that a failed trial describes; the others are in the results.
 const STORIES: usize = 5;
 
-/// The command line whose choices, all of them defaults but for the profile, decide what trials there are.
+/// The command line whose choices, all of them defaults except for the profile, decide what trials there are.
 #[derive(Parser)]
 struct Choice {
     #[command(flatten)]

@@ -56,7 +56,7 @@ fn included_files(source: &str) -> Vec<String> {
         .collect()
 }
 
-/// Every file below a folder, but for what Python compiles, which git ignores and no package has.
+/// Every file below a folder, except for what Python compiles, which git ignores and no package has.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).unwrap();
     let paths = entries.map(|entry| entry.unwrap().path());
@@ -114,7 +114,7 @@ fn left_out(package: &Path, listed: &BTreeSet<PathBuf>) -> Vec<PathBuf> {
     missing.collect()
 }
 
-/// The packages of the workspace, but for the libtorch driver, which is built in a checkout only.
+/// The packages of the workspace, except for the libtorch driver, which is built in a checkout only.
 fn packages() -> Vec<PathBuf> {
     let harness = Path::new(env!("CARGO_MANIFEST_DIR"));
     let folders = fs::read_dir(harness).unwrap().flatten();

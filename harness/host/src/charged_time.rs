@@ -36,7 +36,7 @@ impl ChargedTime {
         }
     }
 
-    /// Returns true if the time that was charged has come to `limit`, or if ten times as much has passed. Looks at the processes at
+    /// Returns true if the time that was charged has reached `limit`, or if ten times as much has passed. Looks at the processes at
     /// most once a second, so it can be called at any time.
     pub fn is_over(&mut self, limit: Duration) -> bool {
         let passed = self.looked.elapsed();

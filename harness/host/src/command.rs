@@ -15,7 +15,7 @@ const MAX_OUTPUT: u64 = 1 << 20;
 
 /// Runs a command without input in its own process group, and kills what is left of the group after it. Returns what was written
 /// to standard output and standard error together, and the exit status; `None` if it had not ended when the time charged to it (see
-/// [`ChargedTime`]) came to `limit`.
+/// [`ChargedTime`]) reached `limit`.
 ///
 /// # Errors
 /// The command cannot be started or waited for, or its output cannot be read.

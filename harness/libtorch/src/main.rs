@@ -39,7 +39,7 @@ fn main() {
     finish(ended)
 }
 
-/// Ends the process with the exit code it came to.
+/// Ends the process with the exit code of its ending.
 ///
 /// Destructors of libtorch's statics are skipped, unless they are asked for: they tell nothing about the backend.
 fn finish(ended: io::Result<Ending>) -> ! {

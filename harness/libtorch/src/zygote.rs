@@ -63,7 +63,7 @@ pub fn run() -> io::Result<Ending> {
         env::var(name).map_err(|error| garbage(format!("the environment has no {name}: {error}")))
     };
     let wire = Wire::connect(&variable("ALLRANKS_CONTROL")?)?;
-    // Orphans of ranks come to this process, which kills them.
+    // Orphans of ranks become children of this process, which kills them.
     set_child_subreaper(Some(getpid()))?;
     let hello = FromZygote::Zygote {
         version: VERSION,

@@ -506,7 +506,7 @@ impl Class {
             }
             Self::AddressShifted(by) => {
                 return format!(
-                    "each element is what lies {by:+} bytes from where it was to be read"
+                    "each element is what lies {by:+} bytes from where it must be read"
                 );
             }
             Self::FactorOfAnotherRank => {

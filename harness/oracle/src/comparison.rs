@@ -287,7 +287,7 @@ impl<'a> Comparison<'a> {
                 // Ordinary values among the special ones are averaged with roundings.
                 None => {}
             },
-            // Exact, but for the signs of zeros.
+            // Exact, except for the signs of zeros.
             CompareMode::Bounded if op == ReduceOp::Product && self.numbers(got).1.is_some() => {
                 return self.numbers(got) == self.numbers(expected);
             }

@@ -140,7 +140,7 @@ impl Prepared {
         let op = purpose.reduce?;
         match purpose.mode {
             CompareMode::Exact | CompareMode::Payload => return None,
-            // Exact, but for the signs of zeros.
+            // Exact, except for the signs of zeros.
             CompareMode::Bounded
                 if op == ReduceOp::Product && purpose.dtype.kind() == DTypeKind::Complex =>
             {
@@ -154,7 +154,7 @@ impl Prepared {
             {
                 return None;
             }
-            // Exact, but for what IEEE 754 leaves open; ordinary values are averaged with roundings.
+            // Exact, except for what IEEE 754 leaves open; ordinary values are averaged with roundings.
             CompareMode::Special if op != ReduceOp::Avg => {
                 return Some(vec![0.0; buffer.len]);
             }

@@ -117,7 +117,7 @@ pub enum CompareMode {
     /// A right backend may round: random reals, averages of floats over a number of ranks that is not a power of two, and
     /// signs of zeros in complex products.
     Bounded,
-    /// NaN, infinities, zeros with a sign, denormals, overflow: the expected bits, but for what IEEE 754 leaves open (the
+    /// NaN, infinities, zeros with a sign, denormals, overflow: the expected bits, except for what IEEE 754 leaves open (the
     /// bits of a NaN, which zero is smaller, whether MIN and MAX see or skip a NaN).
     Special,
 }

@@ -1,7 +1,7 @@
 //! Computes payloads: the bytes that each rank is sent, and the bytes that must come back.
 //!
 //! Blocks are written where the ranks hold them; results are computed from those very bytes, once for each distinct
-//! result. What must come back is never written down as a whole: [`source`] says where the bytes of each piece are to be
+//! result. What must come back is never written down as a whole: [`source`] says where the bytes of each piece are
 //! found, and everything else must come back as it was sent.
 
 use super::CompareMode;

@@ -212,7 +212,7 @@ impl Prepared {
         joint && held.is_some_and(|held| held.buffer.overlaps())
     }
 
-    /// Objects must differ from rank to rank, but for `None`.
+    /// Objects other than `None` must differ from rank to rank.
     fn equal_objects(&self) -> Option<String> {
         let mut objects: Vec<Value> = Vec::new();
         for call in self.steps.iter().flat_map(|step| &step.step.calls) {

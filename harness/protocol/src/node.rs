@@ -40,7 +40,7 @@ pub enum ToNode {
     },
     /// The agent is admitted.
     Welcome(Welcome),
-    /// Nothing else is to be said, and the run is alive.
+    /// The run is alive, and has nothing else to say.
     Beat,
     /// Say that you are alive. Answered by [`FromNode::Alive`].
     Confirm {
@@ -79,7 +79,7 @@ pub enum ToNode {
     Launch {
         /// Number of the question.
         ask: u64,
-        /// What is to be started.
+        /// What to start.
         launch: NodeWorld,
     },
     /// Pass this frame, with the payload, to a rank.
@@ -251,7 +251,7 @@ pub struct NodeListener {
 pub enum FromNode {
     /// The answer to the challenge.
     Join(Box<Join>),
-    /// Nothing else is to be said, and the agent is alive.
+    /// The agent is alive, and has nothing else to say.
     Beat,
     /// The agent is alive, and has read the question.
     Alive {

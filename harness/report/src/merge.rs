@@ -395,7 +395,7 @@ fn put_scenario(
     Ok(false)
 }
 
-/// The same but for where its logs lie, which differs between copies of one folder.
+/// Returns true if two records of a scenario are the same, except for the place of the logs, which differs between copies of one folder.
 fn is_same_scenario(one: &ScenarioRecord, other: &ScenarioRecord) -> bool {
     let without_logs = |scenario: &ScenarioRecord| {
         let mut scenario = scenario.clone();

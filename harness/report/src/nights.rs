@@ -26,7 +26,7 @@ pub struct Night {
     pub name: String,
     /// When it began, in seconds since the Unix epoch.
     pub started: u64,
-    /// Whether it came to its end with a record of every planned check.
+    /// True if it ended with a record of every planned check.
     pub is_whole: bool,
     /// Number of planned checks that left no record.
     pub missing: u64,

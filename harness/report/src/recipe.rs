@@ -267,7 +267,7 @@ mod tests {
         }
     }
 
-    /// A check of every way that passes, but for what `spoil` does to it.
+    /// A check of every way that passes, except for what `spoil` does to it.
     fn sweep(spoil: impl Fn(Way, &mut CheckRecord)) -> Vec<CheckRecord> {
         let mut checks = Vec::new();
         for device_id in 0..3 {

@@ -191,7 +191,7 @@ impl<C: CheckSet> Results<C> {
             .collect()
     }
 
-    /// Returns true if nothing is known to be missing: the run came to its end, and every line of its file is a
+    /// Returns true if nothing is known to be missing: the run ended, and every line of its file is a
     /// record.
     #[must_use]
     pub fn is_whole(&self) -> bool {

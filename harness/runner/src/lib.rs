@@ -7,7 +7,7 @@
 //! |-------------|------------------------------------------------------------------------------------|
 //! | [`probe`]   | what a platform file declares, observed on this machine                              |
 //! | [`world`]   | ranks started together: processes, sockets, deadlines, what they leave behind        |
-//! | [`script`]  | what each rank does move by move, and what every move must come to                   |
+//! | [`script`]  | what each rank does move by move, and what every move must give                      |
 //! | [`run`]     | ties one scenario together, and many side by side; emits records                     |
 //! | [`check_result`] | the outcome of one check, and what is reported of it                                 |
 //! | [`watch`]   | any distributed program under the hang diagnosis                                     |

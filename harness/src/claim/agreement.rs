@@ -32,7 +32,7 @@ pub fn check_pair(folder: &Path, runs: &[Run; 2], rejections: &mut Rejections) -
     }
     if overlap(one.period_ms(), two.period_ms()) {
         let text =
-            "a run began before the other had ended: they are to be made one after the other";
+            "a run began before the other had ended: make one after the other";
         rejections.add(Reason::RunsOverlap, text);
     }
     let parts = [

@@ -9,7 +9,7 @@ use allranks_model::outcome::{Outcome, Verdict};
 use allranks_model::record::CheckRecord;
 use allranks_suite::case::{Level, Requirements};
 
-/// How many requirements and checks came to what.
+/// The number of requirements and of checks with each result.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Coverage {
     /// MUSTs of the plan.
@@ -109,7 +109,7 @@ impl Coverage {
     }
 }
 
-/// What the checks of one requirement came to.
+/// The result of one requirement over all its checks.
 #[derive(Default)]
 struct RequirementResult {
     passed: bool,

@@ -50,7 +50,7 @@ pub struct Device {
     pub count: u32,
 }
 
-/// What is claimed: that the backend meets every MUST that the profile's cases cover, but for what is declared as unsupported,
+/// What is claimed: that the backend meets every MUST that the profile's cases cover, except for what is declared as unsupported,
 /// known or waived.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

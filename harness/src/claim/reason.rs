@@ -73,7 +73,7 @@ pub enum Reason {
     RunsOverlap,
     /// The runs were not made from the same things.
     RunsDiffer,
-    /// A check came to different things in the two runs.
+    /// A check has different outcomes in the two runs.
     RunsDisagree,
     /// A check of a MUST failed, and nothing excuses it.
     MustFailed,

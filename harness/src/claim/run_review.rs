@@ -52,7 +52,7 @@ impl Run {
             .as_ref()
             .is_none_or(|end| end.issues.iter().any(|issue| issue == STOPPED));
         if is_stopped {
-            rejections.add(Reason::RunCutOff, format!("{name} did not come to its end"));
+            rejections.add(Reason::RunCutOff, format!("{name} was cut off before its end"));
             return None;
         }
         if let Some(remark) = results.remarks.first() {
@@ -221,7 +221,7 @@ impl Run {
                 (Reason::EditedTotals, text)
             }
             None => {
-                let text = format!("{name}, its records amount to {}", again.exit_code);
+                let text = format!("{name}, by its records it is {}", again.exit_code);
                 (Reason::EditedTotals, text)
             }
         };

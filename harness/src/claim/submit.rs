@@ -33,7 +33,7 @@ pub struct Submission {
 /// Why there is no package.
 #[derive(Debug, thiserror::Error)]
 pub enum SubmitError {
-    /// What is to be packed is wrong or missing.
+    /// A file or folder to pack is wrong or missing.
     #[error("{0}")]
     Wrong(String),
     /// This machine failed.

@@ -13,7 +13,7 @@ use allranks_report::{PackedChecks, PackedResults};
 use allranks_runner::run::in_round;
 use allranks_suite::plan::{Plan, Scenario};
 
-/// The observation of a check that had failed: what it had come to.
+/// The observation of a check that had failed before: its earlier outcome.
 const BEFORE: &str = "before";
 
 /// The results of an earlier run that is continued.
@@ -151,7 +151,7 @@ impl Own {
         let is_recorded = self.frames.len() + self.checks.len() == self.planned;
         let init = scenario.frame_checks()[0].to_string();
         let is_init = |check: &CheckRecord| check.id.as_str().starts_with(&init);
-        // What was not run for want of a world was lost with init, and stands or falls with it.
+        // Checks without a world were not run because init failed, and are run again if init is.
         let has_failed = self.frames.iter().any(|check| {
             is_init(check) && !matches!(check.outcome, Outcome::Pass | Outcome::NotRun)
         });

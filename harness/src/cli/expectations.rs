@@ -75,7 +75,7 @@ fn update(arguments: &UpdateArguments, out: &mut impl Write) -> Result<Exit, Fai
     })
 }
 
-/// Returns the text of a file that entries are to be added to; empty if there is none.
+/// Returns the text of the file to add entries to; empty if there is none.
 ///
 /// # Errors
 /// It is no file of expectations: what somebody still has to write, or to mend, comes first.

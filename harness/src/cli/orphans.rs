@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use allranks_runner::world;
 
-/// Runs a command. Processes below this one come to it when their parents end, and those that are left when the command has
+/// Runs a command. Processes below this one become its children when their parents end, and those that are left when the command has
 /// ended, also by a panic, are killed.
 pub fn ended<T>(command: impl FnOnce() -> T) -> T {
     // Where the kernel refuses it, those who stand between this process and the ranks do what they can.

@@ -358,7 +358,7 @@ fn selection(
 /// Returns the part of the scenarios that is asked for.
 ///
 /// # Errors
-/// The run whose times are to be used cannot be read.
+/// The run whose times must be used cannot be read.
 fn share(arguments: &SelectArguments) -> Result<Option<Share>, Failure> {
     let Some(shard) = arguments.shard else {
         return Ok(None);

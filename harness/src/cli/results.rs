@@ -72,7 +72,7 @@ pub fn diff(arguments: &DiffArguments, out: &mut impl Write) -> Result<Exit, Fai
     let scratch = tempfile::tempdir()?;
     let [old, new] = [("old", &arguments.old), ("new", &arguments.new)].map(|(name, run)| {
         let mut results = side::read(run.as_os_str(), &scratch.path().join(name))?;
-        // What is compared is the same but for that.
+        // Apart from that, what is compared is the same.
         results.label.clear();
         Ok::<_, Failure>(results)
     });

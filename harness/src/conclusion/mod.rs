@@ -1,4 +1,4 @@
-//! What a run amounts to: its problems, its last record, and the exit code.
+//! The result of a run: its issues, its last record, its exit code.
 
 mod end_record;
 mod exit;

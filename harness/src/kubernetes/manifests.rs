@@ -216,7 +216,7 @@ mod tests {
     use super::*;
 
     // The part of the schemas of Kubernetes (batch/v1), JobSet (v1alpha2) and Kubeflow Trainer (v1alpha1) that manifests of
-    // allranks may use. A field that is not here is none of theirs, or is to be looked up first.
+    // allranks may use. A field that is not here is none of theirs, or must be looked up first.
 
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase", deny_unknown_fields)]

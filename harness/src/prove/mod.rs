@@ -16,7 +16,7 @@
 //! | `proof`    | mutants and the healthy backend, run                                        |
 //! | `healthy`  | the result of the backend without a bug                                     |
 //! | `shrunk`   | how short the failing sequence is that a run left                           |
-//! | `kill`     | what the records of one mutant amount to                                    |
+//! | `kill`     | the result of one mutant, from its records                                  |
 //! | `matrix`   | all kills together, and what they prove of each requirement                 |
 //! | `record`   | `kills.jsonl`                                                               |
 //! | `markdown`, `html` | the matrix for people                                               |

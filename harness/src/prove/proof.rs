@@ -377,10 +377,18 @@ impl Proof {
         let own = side_by_side(&session, own.collect(), |_| ()).await;
         // The shared scenarios are of the platform without a bug; a mutant with a platform of its own does not meet them.
         let shared = match mutant.platform {
-            None => self.plan.shared_scenarios.iter().cloned().map(infect).collect(),
+            None => self
+                .plan
+                .shared_scenarios
+                .iter()
+                .cloned()
+                .map(infect)
+                .collect(),
             Some(_) => Vec::new(),
         };
-        let (shared, stopped) = self.run_shared(mutant, folder.join("panel"), shared).await?;
+        let (shared, stopped) = self
+            .run_shared(mutant, folder.join("panel"), shared)
+            .await?;
         let about = self.plan.about.get(&mutant.name).cloned();
         let about = about.unwrap_or_default();
         let took = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -475,7 +483,7 @@ impl Proof {
     }
 }
 
-/// Returns true if a check hangs, in its steps or in init, that should not, or would have hung but for the library's own timeout.
+/// Returns true if a check hangs, in its steps or in init, that should not, or would have hung without the library's own timeout.
 /// What this decides is when the shared checks are stopped, and nothing else.
 fn hangs(check: &CheckRecord) -> bool {
     let hangs = check.outcome == Outcome::Hang || check.class.as_deref() == Some("hang");

@@ -1,4 +1,4 @@
-//! `kills.jsonl`: a head, the healthy backend, one line for each mutant, and what they amount to. Its format is a
+//! `kills.jsonl`: a head, the healthy backend, one line for each mutant, and the sums over all. Its format is a
 //! contract like that of `results.jsonl`, and counted with it.
 
 use std::collections::BTreeMap;
@@ -59,7 +59,7 @@ pub struct Head {
     pub elsewhere: BTreeMap<RequirementId, String>,
 }
 
-/// What it amounts to.
+/// The sums over all mutants.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tail {
     /// The version of this format: [`allranks_model::record::FORMAT`].

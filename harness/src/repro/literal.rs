@@ -116,7 +116,7 @@ impl Objects {
     }
 }
 
-/// Returns a text. JSON's escapes are Python's, but for characters beyond the first plane, which Python takes as they are.
+/// Returns a text. JSON's escapes are Python's, except for characters beyond the first plane, which Python takes as they are.
 pub(super) fn text(text: &str) -> String {
     serde_json::to_string(text).unwrap_or_default()
 }

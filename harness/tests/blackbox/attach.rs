@@ -38,7 +38,7 @@ pub fn tests() -> Vec<Test> {
     tests
 }
 
-/// A job of so many ranks that has come to where it stays.
+/// A job of so many ranks that has reached the place where it stays.
 struct Job<'a> {
     stage: &'a Stage,
     running: Running,

@@ -1,4 +1,4 @@
-//! The same checks with `--driver python` and `--driver libtorch` come to the same outcome and verdict, but for what
+//! The same checks with `--driver python` and `--driver libtorch` have the same outcome and verdict, except for what
 //! `fixtures/drivers/libtorch.yaml` lists with its reason.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -54,7 +54,7 @@ fn skeleton() {
     assert!(passed > 20, "{passed} checks passed");
 }
 
-/// All of profile core. What the Python driver comes to has the conformance test recorded, if it ran before; if not, it runs here.
+/// All of profile core. The conformance test has recorded the results of the Python driver, if it ran before; if not, it runs here.
 fn agree_on_core() {
     let part = |part| format!("{part}/{PARTS}");
     let Some(python) = recorded() else {
@@ -108,7 +108,7 @@ struct UnsupportedCalls {
     reason: String,
 }
 
-/// Checks that come to something else.
+/// Checks whose results differ.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Difference {
@@ -128,7 +128,7 @@ impl Known {
         known
     }
 
-    /// Returns true if it says that these two come to different things.
+    /// Returns true if it says that these two results differ.
     fn lists(&self, python: &CheckRecord, libtorch: &CheckRecord) -> bool {
         self.differences.iter().any(|one| {
             let pattern = Regex::new(&one.checks).unwrap();
@@ -138,11 +138,11 @@ impl Known {
     }
 }
 
-/// What two runs of the same selection came to.
+/// The comparison of two runs of the same selection.
 #[derive(Debug, Default)]
 struct Compared {
     same: usize,
-    /// Calls for want of which checks were not run, and how many.
+    /// Calls that a driver lacks, each with the number of checks that were not run because of it.
     declined: BTreeMap<String, usize>,
     listed: usize,
     /// What is written nowhere.
@@ -232,7 +232,7 @@ fn agree(selection: &[&str]) {
     assert_alike(&python, &libtorch);
 }
 
-/// The drivers come to the same, but for what is known.
+/// The drivers have the same results, except for the differences that are known.
 fn assert_alike(python: &Results, libtorch: &Results) {
     let compared = compare(python, libtorch, &Known::read());
     assert_eq!(compared.complaints, Vec::<String>::new(), "{compared:#?}");

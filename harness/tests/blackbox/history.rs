@@ -382,7 +382,7 @@ fn show_as_json() {
             "is_known": true,
         })
     );
-    // The run that was cut off says nothing of what it did not come to.
+    // The run that was cut off says nothing of the checks after that.
     let marks = trend["checks"].as_array().unwrap().iter();
     let lost: Vec<&Value> = marks
         .filter(|check| check["marks"][CUT_OFF].is_null())

@@ -17,7 +17,7 @@ struct Row {
     misbehaviour: &'static str,
     /// What `allranks run` must exit with.
     code: i32,
-    /// What the check must come to; none if nothing must run.
+    /// The outcome that the check must have; none if nothing must run.
     outcome: Option<Outcome>,
     /// In what is told of it.
     words: &'static str,

@@ -174,6 +174,9 @@ fn a_binary_alone() {
         .into_iter()
         .partition(|kill| kill.name == "second_all_reduce_hangs");
     assert!(other[0].shared_checks > 100, "{}", other[0].shared_checks);
-    assert!(hangs[0].stopped.is_some(), "the shared checks go on after a hang");
+    assert!(
+        hangs[0].stopped.is_some(),
+        "the shared checks go on after a hang"
+    );
     assert!(!checkout().join("run").exists());
 }

@@ -383,7 +383,7 @@ fn expectations_of_a_run() {
     assert!(out_of_date.stdout.contains(words), "{}", out_of_date.stdout);
     assert!(out_of_date.stdout.contains("remove it or make it narrower"));
 
-    // Entries come to the end of a file that is there, and nothing else in it changes.
+    // Entries are added at the end of a file that is there, and nothing else in it changes.
     update(&out, &["--out", &known]).assert_code(0);
     let both = std::fs::read_to_string(&known).unwrap();
     assert!(

@@ -205,7 +205,7 @@ fn kill_looking() {
     assert_no_litter(&stage);
 }
 
-/// Kills a harness at many moments of its start, when interpreters have been started and have not come to their scripts.
+/// Kills a harness at many moments of its start, when interpreters have been started and have not begun their scripts.
 fn kill_starting() {
     let stage = Stage::new("kill");
     stage.write("lib/torch.py", "import time\ntime.sleep(3600)\n");

@@ -410,7 +410,7 @@ fn watch_job(name: &str, line: &str) -> (Stage, Ran) {
     (stage, running.end())
 }
 
-/// A job that looks hung and is not comes to its end under `--kill-on-verdict`.
+/// A job that looks hung and is not ends by itself under `--kill-on-verdict`.
 fn healthy_job(name: &str, line: &str) {
     let (stage, ran) = watch_job(name, line);
     ran.assert_code(0);

@@ -43,7 +43,7 @@ pub fn unknown(words: &[String], binary: &Binary) -> Option<String> {
         .map(|option| format!("allranks {name} has no option {option}"))
 }
 
-/// The arguments of a command that is to be run: one of the quick subcommands, in a console block, with nothing left for
+/// The arguments of a command to run: one of the quick subcommands, in a console block, with nothing left for
 /// the reader to fill in.
 pub fn runnable(command: &Command) -> Option<&[String]> {
     command.output.as_ref()?;

@@ -281,7 +281,7 @@ fn shares(builder: &mut PlanBuilder<'_>, after: Origin) -> (Vec<usize>, Option<u
     (inputs, output)
 }
 
-/// Returns the tensor that this rank's share comes to.
+/// Returns the tensor that receives this rank's share.
 fn received(builder: &mut PlanBuilder<'_>, after: Origin) -> usize {
     let piece = (builder.share(0, builder.position), Fill::Sentinel, after);
     builder.sized(Role::Output, None, 0, piece)

@@ -10,7 +10,7 @@ use allranks_protocol::Call;
 /// How many objects `broadcast_object_list` carries.
 const LISTED: u32 = 2;
 
-/// Returns the object that a position holds for another, or as one of its list. Every pair has an object of its own, but for
+/// Returns the object that a position holds for another, or as one of its list. Every pair has an object of its own, except for
 /// the `None`s of [`ObjectKind::Mixed`].
 fn object(kind: ObjectKind, key: Key, position: u32, item: u32) -> Value {
     let words = key.stream(Stream::Object, position, item);

@@ -10,7 +10,7 @@ pub(super) enum StackClass {
     GuardOverwritten,
     /// A tensor that is only read was written to.
     InputModified,
-    /// Each rank has its own contribution in place of what all ranks' come to.
+    /// Each rank has its own contribution in place of the result of all ranks.
     NotReduced,
     /// The same from some element on.
     TailNotReduced,

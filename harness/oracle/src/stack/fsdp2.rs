@@ -177,7 +177,7 @@ impl Training {
             .collect()
     }
 
-    /// Gradients of which the norm is known, if they are to be clipped.
+    /// Gradients of which the norm is known, if they must be clipped.
     fn norm(self) -> Option<KnownNorm> {
         self.point
             .clip
@@ -279,7 +279,7 @@ impl Training {
         }
     }
 
-    /// Returns a rank's shard of the gradient, clipped if it is to be.
+    /// Returns a rank's shard of the gradient, clipped if it must be.
     fn gradient_shard(self, how: Reduction, rank: u32, step: u32, parameter: usize) -> Vec<f64> {
         let shard = self.reduced_shard(how, rank, step, parameter);
         let Some(norm) = self.norm() else {

@@ -5,7 +5,7 @@
 
 use crate::hash::below;
 
-/// What the elements of each number of shards come to, shard by shard, and the norm of all of them.
+/// For each number of shards, the element of each shard that is not zero, and the norm of them all.
 const TUPLES: &[(&[f64], f64)] = &[
     (&[48.0, 64.0], 80.0),
     (&[16.0, 32.0, 32.0], 48.0),

@@ -105,7 +105,7 @@ impl Pipe {
         whole[..ROWS * COLUMNS].repeat(self.point.microbatches as usize)
     }
 
-    /// Returns the stage that was to be sent what this one has received.
+    /// Returns the stage that should have been sent what this one has received.
     fn source(self, stage: u32, course: StepBehaviour) -> usize {
         let first = stage % self.world.size;
         match course {

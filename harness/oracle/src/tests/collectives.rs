@@ -1,4 +1,4 @@
-//! Collectives of the second implementation: run when every member has come to the call.
+//! Collectives of the second implementation: run when every member has entered the call.
 
 use serde_json::Value;
 
@@ -9,7 +9,7 @@ use allranks_model::dtype::{DType, ReduceOp};
 use allranks_protocol::Call;
 
 impl World<'_> {
-    /// Runs a collective if every member has come to it.
+    /// Runs a collective if every member has entered it.
     pub fn collective(&mut self, rank: usize) -> bool {
         let members: Vec<usize> = self.group.ranks.iter().map(|rank| rank.index()).collect();
         assert!(members.contains(&rank), "a non-member makes a call");

@@ -57,7 +57,7 @@ pub(super) struct Data {
     texts: Vec<String>,
     units: Vec<Unit>,
     findings: Vec<CheckDetail>,
-    /// How many checks are left out for want of room.
+    /// The number of checks that are left out because there is no room.
     omitted: usize,
     scenarios: Vec<Scenario>,
     /// What differs between versions of torch; none if there is one version only.

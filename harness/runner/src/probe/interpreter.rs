@@ -216,7 +216,7 @@ fn past_autoload(python: &Path, platform: &Platform, reason: String, limit: Dura
         })
         .collect();
     let points: Vec<_> = loading.iter().flatten().collect();
-    // Torch itself works if it came to load them. The last one it began to load is at fault, unless all were loaded.
+    // Torch itself works if it began to load them. The last one it began to load is at fault, unless all were loaded.
     match (loading.last(), points.as_slice()) {
         (Some(Some(last)), _) => format!("{reason}; {}", autoload::blame(&[last], python)),
         (Some(None), [_, ..]) => format!("{reason}; {}", autoload::blame(&points, python)),

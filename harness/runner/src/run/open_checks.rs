@@ -23,7 +23,7 @@ enum CheckState {
     Open,
     /// It failed in an intermittent way, and is left to the next world.
     FailedOnce(CheckResult),
-    /// It failed, and what failed is to be cut down.
+    /// It failed, and the sequence that failed must be cut down.
     ToShrink(CheckResult),
     /// Its record is written.
     Written,
@@ -117,7 +117,7 @@ impl OpenChecks {
         }
     }
 
-    /// Takes out the failures that are to be cut down; each is to be given to [`settle`](Self::settle).
+    /// Takes out the failures to cut down; each must be given to [`settle`](Self::settle) afterwards.
     pub fn take_to_shrink(&mut self) -> BTreeMap<usize, CheckResult> {
         let states = self.states.iter_mut().enumerate();
         let mut taken = BTreeMap::new();

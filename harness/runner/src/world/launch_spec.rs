@@ -9,11 +9,11 @@ use allranks_suite::platform::Start;
 /// A world to be started.
 #[derive(Clone, Debug)]
 pub struct LaunchSpec {
-    /// How its processes come to be.
+    /// How its processes are started.
     pub start: Start,
     /// Python modules besides torch that take its ranks long to import: they are forked from a process that has them.
     pub modules: &'static [&'static str],
-    /// One for each rank that is to be started, in rank order.
+    /// One for each rank to start, in rank order.
     pub ranks: Vec<RankLaunchSpec>,
 }
 
@@ -22,7 +22,7 @@ pub struct LaunchSpec {
 pub struct RankLaunchSpec {
     /// The rank.
     pub rank: Rank,
-    /// Its whole environment but for the control address and the token.
+    /// Its whole environment, without the control address and the token.
     pub env: BTreeMap<String, String>,
     /// Where its standard output and error go; its folder exists.
     pub log: PathBuf,

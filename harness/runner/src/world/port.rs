@@ -127,7 +127,7 @@ fn flocked(path: &Path, operation: FlockOperation) -> io::Result<Option<File>> {
         .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
     if !file.metadata()?.is_file() {
         let text = format!(
-            "{} is to be a lock and is no file; remove it",
+            "{} must be a lock file and is no file; remove it",
             path.display()
         );
         return Err(io::Error::new(io::ErrorKind::InvalidInput, text));

@@ -25,7 +25,7 @@ use super::{Event, RankExit};
 use allranks_model::names::Rank;
 
 /// Why a rank could not be started that the system had no room for.
-const EXHAUSTED: &str = "no more processes or open files are to be had";
+const EXHAUSTED: &str = "no more processes or open files are available";
 
 /// The processes of a world, one for each rank.
 #[derive(Debug)]

@@ -303,7 +303,7 @@ async fn spawn(mut command: Command) -> io::Result<(Child, std::sync::mpsc::Send
     Ok((child, keep))
 }
 
-/// Returns when the time that is charged to a process has come to a limit.
+/// Returns when the time that is charged to a process has reached a limit.
 async fn used_up(pid: Option<u32>, limit: Duration) {
     let mut time = host::ChargedTime::of(pid.unwrap_or(0));
     while !time.is_over(limit) {

@@ -4,8 +4,8 @@
 use super::super::Severity::{Fault, Note, Warning};
 use super::super::{Facts, Finding, PlatformFacts};
 
-/// What the probe's words amount to. It writes one line for people; the words it uses are tried in
-/// `platform::probe`'s tests.
+/// The kind of problem that the probe's words tell of. The probe writes one line for people; the words that count here are tried in
+/// the tests of `allranks_runner::probe`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ProblemKind {
     Missing,

@@ -96,9 +96,9 @@ verbs! {
     Future(OfSpec) = "future",
     /// Drops the reference to a work without waiting for it.
     Drop(OfSpec) = "drop",
-    /// Tells the harness that the rank has come to this mark.
+    /// Tells the harness that the rank has reached this mark.
     Mark(NameSpec) = "mark",
-    /// Waits until every rank that has a `mark` of this name has come to it. In a loop, each turn has marks of its
+    /// Waits until every rank that has a `mark` of this name has reached it. In a loop, each turn has marks of its
     /// own.
     Hold(NameSpec) = "hold",
     /// Sleeps for some milliseconds.

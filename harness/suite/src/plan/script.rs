@@ -107,9 +107,9 @@ pub enum Act {
     Future(usize),
     /// Drops the reference to the work of this check without waiting for it.
     Drop(usize),
-    /// Tells the harness that the rank has come to the mark of this name.
+    /// Tells the harness that the rank has reached the mark of this name.
     Mark(String),
-    /// Waits until every rank that has a mark of this name has come to it.
+    /// Waits until every rank that has a mark of this name has reached it.
     Hold(String),
     /// Sleeps for this many milliseconds.
     Sleep(u64),

@@ -7,7 +7,7 @@ use crate::case::Profile;
 use crate::platform::Platform;
 use allranks_model::launcher::Launcher;
 
-/// A backend that is to be tested, on a platform that was found.
+/// A backend to test, on a platform that was found.
 #[derive(Clone, Debug)]
 pub struct Target {
     /// The platform that its ranks run on.

@@ -7,7 +7,7 @@ use allranks_model::names::WorldSize;
 use allranks_model::placement::Placement;
 use allranks_model::store::StoreMethod;
 
-/// How ranks are to be spread over nodes.
+/// How ranks must be spread over nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Spread {
     /// As the command line says: on this many nodes, or, without node agents, on this machine.

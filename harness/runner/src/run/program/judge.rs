@@ -342,7 +342,7 @@ impl ProgramEvidence<'_> {
         let (fault, diagnosis) = match &self.seen.stopped {
             None => (
                 Some(format!(
-                    "it came to its end, and no verdict was given; {must}"
+                    "the program ended before a verdict was given; {must}"
                 )),
                 None,
             ),

@@ -376,7 +376,7 @@ fn place_notice(scenario: &Scenario, seen: &ProgramRanks) -> Option<String> {
     ))
 }
 
-/// How a program came to its end, or why it must be killed now.
+/// How a program ended, or why it must be killed now.
 struct ProgramEnd {
     /// How the launcher's process ended; none if there is no launcher, or it has not ended.
     launcher: Option<RankExit>,

@@ -62,7 +62,7 @@ impl WorldClock {
     }
 
     /// Takes out by how much the harness woke up too late for a deadline. Returns whether it did: then what the ranks have done
-    /// meanwhile is to be looked at first. For one deadline it can be late once.
+    /// meanwhile must be looked at first. For one deadline it can be late once.
     pub(super) fn excuse(&mut self, deadline: Duration, now: Instant) -> bool {
         let late = self.time(now).saturating_sub(deadline.max(self.told));
         if late <= TOLERANCE || self.excused == Some(deadline) {

@@ -63,7 +63,7 @@ impl WorldState<'_> {
         let afterwards = check
             .script()
             .map_or(Afterwards::GoOn, |script| match &script.hang {
-                // The rank is only late, so the script comes to its end.
+                // The rank is only late, so the script ends.
                 Some(Hang {
                     kind: HangKind::Slow,
                     ..
@@ -108,7 +108,7 @@ impl WorldState<'_> {
         }
     }
 
-    /// Tells every stopped rank whose time has come to go on.
+    /// Lets every stopped rank go on whose time is over.
     pub(super) fn resume(&mut self) {
         for rank in self.script_events.due(self.now) {
             self.act(Action::Resume(rank));

@@ -44,7 +44,7 @@ pub struct WorldState<'a> {
     pub(super) now: Duration,
     /// Whether the run is being interrupted.
     pub(super) is_interrupted: bool,
-    /// What is to be performed, in order.
+    /// The actions to perform, in order.
     pub(super) actions: Vec<Action>,
 }
 

@@ -210,7 +210,7 @@ struct Agent {
     scratch: Scratch,
     /// What the environment of every rank has, unless the run says something else.
     base: BTreeMap<String, String>,
-    /// What is to be done in each world that has ranks here.
+    /// What must be done in each world that has ranks here.
     worlds: HashMap<u64, mpsc::UnboundedSender<WorldCommand>>,
     /// What is leased for each world whose ranks meet here.
     leases: HashMap<u64, (Vec<PortLease>, TempDir)>,

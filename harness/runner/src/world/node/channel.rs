@@ -40,7 +40,7 @@ pub(super) enum Incoming<H> {
     Over(String),
 }
 
-/// Frames that are to be written to a connection, in order.
+/// Frames to write to a connection, in order.
 #[derive(Debug)]
 pub(super) struct Outbox<H> {
     queue: mpsc::UnboundedSender<Queued<H>>,

@@ -23,7 +23,7 @@ print(next((one.version for one in m.distributions() if (one.name or '').startsw
 /// How long that may take.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Returns the facts of this host, but for the address of the agent's connection. `python`: the Python with torch; `slot`: the
+/// Returns the facts of this host, except for the address of the agent's connection. `python`: the Python with torch; `slot`: the
 /// place that the engine gave the agent, if it did.
 pub(super) async fn facts(python: &Path, slot: Option<&EngineSlot>) -> NodeFacts {
     let (torch, nccl) = versions(python).await;

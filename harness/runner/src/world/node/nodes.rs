@@ -63,7 +63,7 @@ pub struct Nodes {
     /// The file with the credentials, to be removed.
     credentials: PathBuf,
     next_world: AtomicU64,
-    /// What is to be told to the engine's agents.
+    /// What the engine's agents must be told.
     told: Credentials,
     engine: tokio::sync::Mutex<Option<RunningEngine>>,
     /// Accepts connections; ended when this is dropped.

@@ -1,4 +1,4 @@
-//! The nodes that have come to a run, and what an agent must know to join it.
+//! The nodes that have joined a run, and what an agent must know to join it.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

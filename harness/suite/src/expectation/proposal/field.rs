@@ -4,7 +4,7 @@ use crate::expectation::Point;
 use crate::plan::Check;
 use allranks_model::op_check::OpCheck;
 
-/// A field of `match:`, but for platform and backend.
+/// A field of `match:` other than platform and backend.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Field {
     /// Its key.

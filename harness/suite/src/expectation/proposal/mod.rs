@@ -37,7 +37,7 @@ pub struct Proposal {
     pub remarks: BTreeMap<Remark, Examples>,
 }
 
-/// A new entry, complete but for `reason` and `url`, which people write.
+/// A new entry, complete except for `reason` and `url`, which people write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewEntry {
     /// The fields of `match:` with their values as they are written in YAML.

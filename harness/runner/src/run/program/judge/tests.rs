@@ -335,7 +335,7 @@ fn what_was_killed_is_a_hang_and_what_was_to_hang_and_does_not_is_wrong() {
     let expected = (
         Outcome::Hang,
         "wrong-verdict",
-        "no verdict was given; it must be peer-dead of rank 1",
+        "the program ended before a verdict was given; it must be peer-dead of rank 1",
     );
     assert_fails(asked, &seen(fine()), ProgramCheck::Verdict, expected);
     let expected = (
