@@ -1,9 +1,9 @@
-//! Engines: programs that start one node agent on each host of a run. An engine provides hosts, places and an end; what became of
-//! a rank is never taken from it.
+//! Engines: the launchers of node agents, one agent on each host of a run. An engine provides hosts, places and an end; how a rank
+//! ended is never taken from it.
 
 use serde::{Deserialize, Serialize};
 
-/// What starts node agents.
+/// A launcher of node agents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Engine {
