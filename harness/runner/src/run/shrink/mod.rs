@@ -4,7 +4,7 @@
 //! shortest failing sequence, and a case file that plays it, `shrunk/ID.yaml` in the run's folder.
 //!
 //! ```text
-//! result ─► search proposes units ─► Sequence::only ─► replay (a check) ─► fresh world, same player ─► result
+//! result ─► search proposes units ─► Sequence::only ─► replay (a check) ─► fresh world, same runner ─► result
 //!              ▲                                                                                        │
 //!              └──────────────── fails the same way: same outcome, same class ──────────────────────────┘
 //! ```
