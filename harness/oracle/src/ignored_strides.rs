@@ -42,7 +42,7 @@ pub(super) fn ignored_strides(comparison: Comparison<'_>, ranks: &[u32]) -> Opti
     })
 }
 
-/// Returns true if what ranks hold is what comes of writing every element of an output that overlaps itself, with strides or without.
+/// Returns true if what ranks hold is the result of writing every element of an output that overlaps itself, with strides or without.
 pub(super) fn is_written_in_some_order(comparison: Comparison<'_>) -> bool {
     let ranks = 0..comparison.prepared.steps.len() as u32;
     ranks.clone().all(|rank| {
@@ -217,7 +217,7 @@ fn in_memory_order(comparison: Comparison<'_>, rank: u32, slot: u32, index: usiz
     payload.get(place.range(index)).map(word)
 }
 
-/// Returns true if a rank's payload is what comes of calls that ignore strides in reading, or in writing; none if they would
+/// Returns true if a rank's payload is the result of calls that ignore strides in reading, or in writing; none if they would
 /// leave the storage.
 fn explains(comparison: Comparison<'_>, rank: u32, reads: bool, writes: bool) -> Option<bool> {
     let prepared = comparison.prepared;

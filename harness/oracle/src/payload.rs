@@ -305,7 +305,7 @@ fn reduce(
     out
 }
 
-/// Bytes of sentinels that happen to be what must come of them: their first bytes, to be changed.
+/// Bytes of sentinels that happen to equal the expected result: their first bytes, to be changed.
 fn coincidences(
     rank: u32,
     work: &RankPlan,

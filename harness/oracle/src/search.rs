@@ -176,7 +176,7 @@ fn whole_numbers(comparison: Comparison<'_>, elements: &[ElementRef<'_>]) -> Opt
     }
 }
 
-/// Every element is what comes of its contributions' bits if they are taken for numbers of another type, or of one of half the
+/// Every element is the result of its contributions' bits if they are taken for numbers of another type, or of one of half the
 /// size.
 fn as_other_type(comparison: Comparison<'_>, elements: &[ElementRef<'_>]) -> Option<Class> {
     let facts = &comparison.prepared.facts;

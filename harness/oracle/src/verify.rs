@@ -1,4 +1,4 @@
-//! The comparison of every rank's answer with what must have come of the check.
+//! The comparison of every rank's answer with the expected result of the check.
 
 use super::bug_model::BugModel;
 use super::classify::classify;

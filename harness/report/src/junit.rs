@@ -6,7 +6,7 @@
 //! - `junit-extended.xml` ([`Dialect::Extended`]) adds those, for readers that use them (GitLab, `pytest`-like tools,
 //!   annotating GitHub actions).
 //!
-//! How results are told:
+//! How results are written:
 //!
 //! | status                                  | element                                      |
 //! |-------------------------------------------|----------------------------------------------|

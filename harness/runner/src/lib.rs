@@ -1,6 +1,6 @@
 //! # allranks-runner
 //!
-//! Starts worlds, runs scenarios in them, and judges what comes of them. Async code is only in [`world`], [`run`] and
+//! Starts worlds, runs scenarios in them, and judges the results. Async code is only in [`world`], [`run`] and
 //! [`watch`].
 //!
 //! | module      | holds                                                                              |

@@ -98,7 +98,7 @@ fn has_same_spans(one: &Run, two: &Run) -> bool {
     are_most_equal(timed.map(|(rank, other)| rank.spans == other.spans))
 }
 
-/// Returns whether there are enough comparisons to tell, and more than half of them came out equal.
+/// Returns true if there are enough comparisons to decide, and more than half of them are equal.
 fn are_most_equal(comparisons: impl Iterator<Item = bool>) -> bool {
     let (mut all, mut equal) = (0, 0);
     for is_equal in comparisons {
@@ -122,8 +122,8 @@ pub fn check_results(runs: &[Run; 2], plan: &Replan, suite: &Suite, rejections: 
         let Some(other) = theirs.get(&check.id) else {
             continue;
         };
-        let came_to = |check: &CheckRecord| (check.outcome, check.verdict, check.class.clone());
-        if came_to(check) == came_to(other) {
+        let result = |check: &CheckRecord| (check.outcome, check.verdict, check.class.clone());
+        if result(check) == result(other) {
             continue;
         }
         // One entry counts for a check, so both are ways that it names.

@@ -49,7 +49,7 @@ pub fn check_rules(files: &[PathBuf], claim: &Claim, now: SystemTime, rejections
         let Ok(source) = Source::read(file) else {
             continue;
         };
-        // Places and unknown fields are told by the loading.
+        // The loading of the file reports places and unknown fields.
         let list: Vec<serde_yaml::Value> = serde_yaml::from_str(&source.text).unwrap_or_default();
         for (index, value) in list.into_iter().enumerate() {
             if let Ok(waiver) = serde_yaml::from_value::<Written>(value) {

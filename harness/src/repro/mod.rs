@@ -47,7 +47,7 @@ use allranks_suite::case::Starts;
 use allranks_suite::plan::{Check, CheckKind, Scenario};
 use allranks_suite::platform::{OF_THE_RANK, Platform};
 
-/// Where a rank hangs is told by faulthandler, which takes no lock, as `sys._current_frames` does, and lists the main thread last.
+/// faulthandler prints where a rank hangs. Unlike `sys._current_frames` it takes no lock, and it lists the main thread last.
 const OPENING: &str = include_str!("template/opening.py");
 const EXPECT: &str = include_str!("template/expect.py");
 const TIMES: &str = include_str!("template/times.py");
@@ -351,7 +351,7 @@ fn index_of_device(platform: &Platform) -> String {
     }
 }
 
-/// The calls, and what must have come of them.
+/// The calls, and the results that they must have.
 fn body(out: &mut String, scenario: &Scenario, check: &Check, codes: &[Code], has_tensors: bool) {
     out.push('\n');
     if has_tensors {

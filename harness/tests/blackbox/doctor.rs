@@ -649,7 +649,7 @@ fn registrations() {
         "backends-unread",
         "entry-points-collide",
     ];
-    // One that is as it should be is told, and nothing is wrong with it.
+    // A correct one is printed, and nothing is wrong with it.
     stage.install(
         "vena",
         &register("venacl", "['vena']", "True"),

@@ -62,7 +62,7 @@ pub fn tests() -> Vec<Test> {
     ]
 }
 
-/// One process computes rightly; two that do not know of each other are found out.
+/// One process computes correctly; two that do not know of each other are detected.
 fn xla() {
     let stage = Environment::Xla.run("xla", "xla");
     let results = stage.results("out");

@@ -19,7 +19,7 @@ struct Row {
     code: i32,
     /// The outcome that the check must have; none if nothing must run.
     outcome: Option<Outcome>,
-    /// In what is told of it.
+    /// A text that the report of it contains.
     words: &'static str,
 }
 

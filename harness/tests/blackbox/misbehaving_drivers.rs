@@ -21,7 +21,7 @@ const AT_ONCE: Duration = Duration::from_secs(60);
 /// More bytes of records than a few checks may make, whatever their ranks send.
 const MOST: u64 = 1 << 20;
 
-/// What must come of a misbehaviour.
+/// The result that a misbehaviour must have.
 struct Misbehaviour {
     driver: &'static str,
     /// The end of the id of the check that shows it.

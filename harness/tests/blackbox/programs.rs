@@ -24,7 +24,7 @@ struct Row {
     check: &'static str,
     outcome: Outcome,
     class: &'static str,
-    /// In what is told of it.
+    /// A text that the report of it contains.
     words: &'static str,
 }
 

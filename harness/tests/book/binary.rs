@@ -25,7 +25,7 @@ pub struct Subcommand {
     pub options: BTreeMap<String, bool>,
 }
 
-/// What came of a command.
+/// The result of a command.
 pub struct Ran {
     /// Its exit code; none if a signal ended it.
     pub code: Option<i32>,

@@ -57,7 +57,7 @@ pub fn runnable(command: &Command) -> Option<&[String]> {
     (is_quick && !is_slow && is_whole).then_some(arguments)
 }
 
-/// How what came of a command differs from what the page says: another exit code, or a line that is not in the output
+/// How the result of a command differs from what the page says: another exit code, or a line that is not in the output
 /// after the line before it. A line `...` stands for any lines.
 pub fn differs(command: &Command, ran: &Ran) -> Option<String> {
     if ran.code != Some(command.exit) {

@@ -1,4 +1,4 @@
-//! The comparison of every rank's answer with what must have come of the check, and which bug explains a wrong one.
+//! The comparison of every rank's answer with the expected result of the check, and which bug explains a wrong one.
 
 use std::collections::BTreeSet;
 

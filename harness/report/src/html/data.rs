@@ -1,5 +1,5 @@
 //! The data of the page, as compact as it can be: names are stored once and referred to by index, passing
-//! checks are counted, and only what is not simply right is told in full. Field names are those of `report.js`.
+//! checks are counted, and only what is not simply right is shown in full. Field names are those of `report.js`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -467,7 +467,7 @@ impl NaturalOrder {
     }
 }
 
-/// Returns true if a check is told in full; the rest is counted, with reasons where there are any.
+/// Returns true if a check is shown in full; the rest is counted, with reasons where there are any.
 fn is_detailed(status: Status) -> bool {
     match status {
         Status::Regression

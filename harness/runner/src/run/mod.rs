@@ -95,7 +95,7 @@ pub struct Settings {
     pub nodes: Option<NodesSettings>,
     /// Words for the commands of launchers that start programs.
     pub launcher_options: Vec<String>,
-    /// Where it is told what the run waits for, a line each; none: nowhere.
+    /// Receives a line for each thing that the run waits for; `None`: nothing is sent.
     pub notices: Option<mpsc::UnboundedSender<String>>,
 }
 

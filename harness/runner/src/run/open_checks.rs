@@ -10,13 +10,13 @@ use crate::check_result::CheckResult;
 use allranks_model::outcome::Outcome;
 use allranks_suite::expectation::FAILED_TWICE;
 
-/// How far each check of a scenario has come, by its place, and the recorder that writes the results.
+/// The state of each check of a scenario, by its place, and the recorder that writes the results.
 pub struct OpenChecks {
     recorder: Arc<Recorder>,
     states: Vec<CheckState>,
 }
 
-/// How far a check has come.
+/// The state of a check.
 #[derive(Clone, Debug, PartialEq)]
 enum CheckState {
     /// No world has got to it.
@@ -40,7 +40,7 @@ struct Known {
 
 impl CheckState {
     /// Returns the state of a check after a world has decided it, and the result to write, if it is final. A failure of which an
-    /// expectation says that it is intermittent is put aside, and its check is left to the next world. What came of the second
+    /// expectation says that it is intermittent is put aside, and its check is left to the next world. The result of the second
     /// try decides: a failure that occurs twice is not intermittent.
     fn after(self, check_result: CheckResult, known: Known) -> (Self, Option<CheckResult>) {
         let check_result = match self {

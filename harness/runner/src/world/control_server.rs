@@ -32,7 +32,7 @@ pub struct ControlServer {
     accept_error: watch::Sender<Option<String>>,
 }
 
-/// The time for which the system must refuse connections before the worlds that wait for one are told.
+/// The time for which the system must refuse connections before the worlds that wait for one are notified.
 const REFUSAL_LIMIT: Duration = Duration::from_secs(3);
 /// Time from one attempt to accept a connection to the next, where the system refuses.
 const AGAIN: Duration = Duration::from_millis(50);

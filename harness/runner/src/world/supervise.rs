@@ -143,7 +143,7 @@ pub(crate) fn wait(rank: Pid) -> io::Result<ExitStatus> {
 pub(crate) enum SupervisorReport {
     /// How many processes the rank left running that carry no token.
     LeftBehind(u32),
-    /// The rank could not be started, because there were no more processes or open files to be had.
+    /// The rank could not be started, because no more processes or open files were available.
     Exhausted,
 }
 

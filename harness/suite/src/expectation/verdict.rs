@@ -165,7 +165,7 @@ impl Entry {
         difference(outcome, class, summary, self).is_none()
     }
 
-    /// Returns whether a failure is one that this entry describes as coming and going, and that has come once. The
+    /// Returns true if a failure is one that this entry describes as intermittent, and that has occurred once. The
     /// check is then made again.
     #[must_use]
     pub fn wants_another_try(&self, outcome: Outcome, class: Option<&str>, summary: &str) -> bool {

@@ -103,7 +103,7 @@ fn reject(forgery: &Forgery) {
         .map(|one| one["reason"].as_str().unwrap())
         .collect();
     assert_eq!(reasons, forgery.reasons, "{rejections:#?}");
-    // What is told is about the package, and not about this machine.
+    // The messages are about the package, and not about this machine.
     for one in rejections {
         let text = one["text"].as_str().unwrap();
         assert!(!text.is_empty() && !text.contains("/tmp/.tmp"), "{text}");

@@ -53,7 +53,7 @@ pub(super) fn failed_sequence<'a>(
     sequence.filter(|_| is_failure(check_result.outcome))
 }
 
-/// Cuts the [failed sequence](failed_sequence) of the check at this index down, and adds to its result what came of
+/// Cuts the [failed sequence](failed_sequence) of the check at this index down, and adds to its result a sentence about
 /// that. The result of any other check is returned as it is.
 pub(super) async fn shrink(
     shared: &Shared,

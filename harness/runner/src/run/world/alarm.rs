@@ -1,4 +1,4 @@
-//! Works out when a world must act although no event has come.
+//! Works out when a world must act although there was no event.
 //!
 //! In: when something moved last, what is under way, which ranks are stopped. Out: the first [`Alarm`], and its time.
 

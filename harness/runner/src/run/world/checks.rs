@@ -323,7 +323,7 @@ mod tests {
         assert_eq!(settled(&mut world), []);
         world.answer_all();
         assert_eq!(settled(&mut world), [(0, Outcome::Pass)]);
-        assert_eq!(settled(&mut world), [], "each comes out once");
+        assert_eq!(settled(&mut world), [], "each is taken once");
         world.answer_sum();
         (0..2).for_each(|rank| world.raise(rank, "not supported"));
         assert_eq!(settled(&mut world), [], "its group test is not answered");

@@ -38,7 +38,7 @@ impl WorldClock {
         passed.saturating_sub(self.behind)
     }
 
-    /// Returns when a time will have come.
+    /// Returns when a time is reached.
     pub(super) fn instant(&self, time: Duration) -> Instant {
         self.began + self.behind + time
     }
@@ -48,7 +48,7 @@ impl WorldClock {
         now.saturating_duration_since(self.began)
     }
 
-    /// Notes that the state machine is told of something; returns the time.
+    /// Notes that the state machine is given an event; returns the time.
     pub(super) fn tell(&mut self, now: Instant) -> Duration {
         self.told = self.time(now);
         self.told

@@ -1,4 +1,4 @@
-//! The events that go into the state machine of a world, and the actions that come out of it.
+//! The events that go into the state machine of a world, and the actions that it gives.
 
 use super::result::WorldResult;
 use crate::world::Event as RankEvent;
@@ -13,7 +13,7 @@ use allranks_protocol::ToRank;
 pub enum Event {
     /// A frame of a rank, or the end of its connection or process.
     Rank(RankEvent),
-    /// The time that [`super::state::WorldState::deadline`] returned has come.
+    /// The time that [`super::state::WorldState::deadline`] returned is reached.
     Deadline,
     /// The run is being interrupted.
     Interrupted,

@@ -1,7 +1,7 @@
 //! Runs one world, from its start to its end, or to the point where it fails.
 //!
 //! In: a [`WorldPlan`] and a [`World`](crate::world::World) whose processes have been started. Out: a [`WorldResult`]:
-//! how it initialised and ended, and what is known of each rank. The results of its checks come out while it runs, each as
+//! how it initialised and ended, and what is known of each rank. The results of its checks are given while it runs, each as
 //! soon as nothing in the world can change it. Afterwards no process of the world is left.
 //!
 //! The work is divided in two. [`WorldState`](state::WorldState) is a state machine: it takes an
@@ -12,7 +12,7 @@
 //! | module | holds |
 //! |---|---|
 //! | `plan` | what a world is to do |
-//! | `event` | what comes into the state machine, and what comes out of it |
+//! | `event` | the events that the state machine takes, and the actions that it gives |
 //! | `state` | the state machine's data |
 //! | `transitions` | takes an event, and makes the transitions that follow |
 //! | `phase` | phases, what is waited for besides, why a world is left early |

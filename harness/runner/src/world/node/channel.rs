@@ -1,6 +1,6 @@
 //! A connection that carries frames both ways, and notices that the other end is gone.
 //!
-//! An end that has nothing to send sends heartbeats (the frame `beat`). The other end is taken as lost when no byte has come for
+//! An end that has nothing to send sends heartbeats (the frame `beat`). The other end is taken as lost when no byte has been received for
 //! a number of ticks of this process's own clock. While this process does not run, or is slow to read, no tick passes unread.
 
 use std::io::ErrorKind;
@@ -31,7 +31,7 @@ pub(super) struct Heartbeat {
     pub(super) patience: Duration,
 }
 
-/// What has come over a connection. After [`Self::Over`] comes nothing more.
+/// What a connection has received. Nothing follows [`Self::Over`].
 #[derive(Debug)]
 pub(super) enum Incoming<H> {
     /// A frame.
@@ -60,7 +60,7 @@ impl<H> Clone for Outbox<H> {
 }
 
 impl<H> Outbox<H> {
-    /// Queues a frame at once. That the connection has ended is told by what comes over it, not here.
+    /// Queues a frame at once. That the connection has ended is reported by its receiver, not here.
     pub(super) fn push(&self, header: H, payload: Vec<u8>) {
         let _ = self.queue.send((header, payload, None));
     }
@@ -72,7 +72,7 @@ impl<H> Outbox<H> {
     }
 }
 
-/// Starts to read and write frames. The connection is closed when all outboxes are dropped, or [`Incoming::Over`] has come.
+/// Starts to read and write frames. The connection is closed when all outboxes are dropped, or [`Incoming::Over`] is received.
 pub(super) fn open<S, R>(
     stream: impl AsyncRead + AsyncWrite + Send + 'static,
     beat: impl Fn() -> S + Send + 'static,

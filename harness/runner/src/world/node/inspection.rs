@@ -49,11 +49,11 @@ pub struct PairSeen {
     pub from: usize,
     /// The node that listens.
     pub to: usize,
-    /// What came of it; none if there was no time for it, or a node was lost.
+    /// Its result; `None` if there was no time for it, or a node was lost.
     pub reached: Option<Reach>,
 }
 
-/// What came of an attempt.
+/// The result of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reach {
     /// The address at which the other node answered; none if it did at none.

@@ -14,7 +14,7 @@
 //! | `engine_slot` | the place that an engine gives an agent |
 //! | `nodes` | the run's end: waits for its nodes, and starts worlds on them |
 //! | `admission` | admits agents that prove that they belong to the run |
-//! | `roster` | which nodes have come, and what an agent must know to join |
+//! | `roster` | which nodes have joined, and what an agent must know to join |
 //! | `rendezvous_host` | the address at which ranks on several nodes meet |
 //! | `node` | one admitted agent: questions, answers, and the worlds that it has ranks of |
 //! | `nodes_world` | a world whose ranks are on nodes |

@@ -126,7 +126,7 @@ impl Node {
         Ok(())
     }
 
-    /// Marks it as lost: questions have no answer any more, and its worlds are told.
+    /// Marks it as lost: questions get no answer any more, and its worlds are notified.
     pub(super) fn lose(&self, why: &str) {
         let (worlds, why) = {
             let mut state = self.state();

@@ -26,7 +26,7 @@ pub struct Roster {
     pub driver: NodeDriver,
     /// How long an import of torch may take on a node.
     pub import_patience: Duration,
-    /// Where people are told of the nodes; none if nobody reads it.
+    /// Receives messages for people about the nodes; `None` if nobody reads them.
     pub notices: Option<mpsc::UnboundedSender<String>>,
     pub slots: Mutex<Slots>,
     /// Tells of each node that comes or is lost.
@@ -55,7 +55,7 @@ pub struct Slots {
 }
 
 impl Slots {
-    /// Makes the places of this many nodes, none of which has come.
+    /// Makes the places of this many nodes, none of which has joined.
     pub fn of(count: usize) -> Self {
         Self {
             nodes: vec![None; count],
@@ -86,7 +86,7 @@ impl Roster {
         slots.nodes.iter().filter(|node| node.is_none()).count()
     }
 
-    /// Returns when all nodes have come.
+    /// Returns when all nodes have joined.
     pub async fn until_all(&self) {
         let mut changed = self.changed.subscribe();
         while self.missing() > 0 {
