@@ -31,8 +31,7 @@ pub fn check_pair(folder: &Path, runs: &[Run; 2], rejections: &mut Rejections) -
         return false;
     }
     if overlap(one.period_ms(), two.period_ms()) {
-        let text =
-            "a run began before the other had ended: make one after the other";
+        let text = "a run began before the other had ended: make one after the other";
         rejections.add(Reason::RunsOverlap, text);
     }
     let parts = [

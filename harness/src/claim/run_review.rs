@@ -52,7 +52,10 @@ impl Run {
             .as_ref()
             .is_none_or(|end| end.issues.iter().any(|issue| issue == STOPPED));
         if is_stopped {
-            rejections.add(Reason::RunCutOff, format!("{name} was cut off before its end"));
+            rejections.add(
+                Reason::RunCutOff,
+                format!("{name} was cut off before its end"),
+            );
             return None;
         }
         if let Some(remark) = results.remarks.first() {
