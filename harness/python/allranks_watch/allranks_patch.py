@@ -512,7 +512,7 @@ def note_fatal(trace: CallTrace, error: BaseException) -> None:
 
 
 def patch_exit(trace: CallTrace, module: Any) -> None:
-    """Has a process that multiprocessing starts record the error that ends it, of which `sys.excepthook` is not told."""
+    """Has a process that multiprocessing starts record the error that ends it: `sys.excepthook` is not told of it."""
     leave = module._exit_function
 
     def exit_function(*args: Any, **named: Any) -> Any:

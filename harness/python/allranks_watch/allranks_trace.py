@@ -678,10 +678,10 @@ def files_of(frame: FrameType | None) -> list[tuple[str, str]]:
 
 
 def is_finished() -> bool:
-    """Returns whether the main thread has run its program to the end, and is in what Python does before the process ends."""
+    """Returns whether the main thread has run its program to the end, and Python does what comes before the process ends."""
     files = files_of(main_frame())
     # A process that multiprocessing has started ends inside of its program.
-    ends = any(name.endswith("/multiprocessing/util.py") and function == "_exit_function" for name, function in files)
+    ends = any(function == "_exit_function" and name.endswith("/multiprocessing/util.py") for name, function in files)
     return not files or ends or not threading.main_thread().is_alive()
 
 
@@ -707,8 +707,9 @@ def awaited_threads() -> list[tuple[str, str, str]]:
     else:
         join = caller(first, "/threading.py", "join")
         threads = [] if join is None else [join.f_locals.get("self")]
-    places = [(thread.name, frames.get(thread.ident or 0)) for thread in threads if isinstance(thread, threading.Thread)]
-    return [(name, *line_of(frame)) for name, frame in places[:_TOLD_THREADS] if frame is not None]
+    known = [thread for thread in threads if isinstance(thread, threading.Thread)]
+    places = [(thread.name, frames.get(thread.ident or 0)) for thread in known[:_TOLD_THREADS]]
+    return [(name, *line_of(frame)) for name, frame in places if frame is not None]
 
 
 def line_of(frame: FrameType) -> tuple[str, str]:
@@ -865,9 +866,15 @@ def takes_calls() -> bool:
 
 def awaited_lock() -> str | None:
     """Returns the path of the file whose lock the main thread asks for again and again by ``filelock``; else None."""
-    frame = caller(main_frame(), "/filelock/_api.py", "acquire")
-    path = getattr(frame.f_locals.get("self"), "lock_file", None) if frame is not None else None
-    return os.path.abspath(path) if isinstance(path, str) else None
+    frame = main_frame()
+    while frame is not None:
+        # Which module of the package waits differs by version.
+        if "/site-packages/filelock/" in frame.f_code.co_filename.replace(os.sep, "/"):
+            path = getattr(frame.f_locals.get("self"), "lock_file", None)
+            if isinstance(path, str):
+                return os.path.abspath(path)
+        frame = frame.f_back
+    return None
 
 
 def current_line() -> Line:
