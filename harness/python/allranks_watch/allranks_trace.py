@@ -678,7 +678,7 @@ def files_of(frame: FrameType | None) -> list[tuple[str, str]]:
 
 
 def is_finished() -> bool:
-    """Returns whether the main thread has run its program to the end, and Python does what comes before the process ends."""
+    """Returns whether the main thread has run its program to the end; the process may still wait for other threads."""
     files = files_of(main_frame())
     # A process that multiprocessing has started ends inside of its program.
     ends = any(function == "_exit_function" and name.endswith("/multiprocessing/util.py") for name, function in files)
