@@ -568,7 +568,8 @@ class CallTrace:
         head["inside"] = call and {"entry": call[0], "since": call[1]}
         head["own"] = line and {"text": line[0], "at": line[1], "in": line[2], "lock": awaited_lock()}
         head["finished"] = not self.ended and is_finished()
-        head["threads"] = [] if self.ended else [dict(zip(("name", "text", "at"), one)) for one in awaited_threads()]
+        threads = [] if self.ended else awaited_threads()
+        head["threads"] = [{"name": name, "text": text, "at": at} for name, text, at in threads]
         head["recorder"] = self.recorder.head()
         head["torch"] = getattr(sys.modules.get("torch"), "__version__", None)
         texts = self.text(entries, head["moves"], is_whole)
