@@ -704,7 +704,7 @@ def awaited_threads() -> list[tuple[str, str, str]]:
     frames = current_frames()
     first = frames.get(threading.main_thread().ident or 0)
     if caller(first, "/threading.py", "_shutdown") is not None:
-        threads = [one for one in threading.enumerate() if one.is_alive() and not one.daemon]
+        threads: list[Any] = [one for one in threading.enumerate() if one.is_alive() and not one.daemon]
     else:
         join = caller(first, "/threading.py", "join")
         threads = [] if join is None else [join.f_locals.get("self")]
