@@ -11,6 +11,7 @@ use std::time::{Duration, SystemTime};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::own_wait::OwnWait;
 use super::record::Record;
 use allranks_diagnose::Splits;
 use allranks_model::names::Rank;
@@ -272,9 +273,9 @@ pub struct Own {
     pub text: String,
     /// The line of the program that made the call: `FILE:LINE`.
     pub at: String,
-    /// What the process is in at that line, a word of `kind_of_place` in `allranks_trace.py`; may be empty.
+    /// What the process is in at that line.
     #[serde(default, rename = "in")]
-    pub kind: String,
+    pub kind: OwnWait,
     /// The file whose lock the process asks for there again and again, without having it open; none if it asks for none.
     #[serde(default)]
     pub lock: Option<PathBuf>,

@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 
 use super::call_trace::{Call, CallTrace, Entry, Inside};
+use super::own_wait::OwnWait;
 use super::record::{CLOCK, Record, RecordEntry};
 use allranks_model::flight_recorder::RecordedOp;
 
@@ -54,7 +55,10 @@ pub fn under_way(call_trace: &CallTrace) -> Vec<RecordedOp> {
 /// the call trace does not have the call that issued it.
 #[must_use]
 pub fn awaited(call_trace: &CallTrace) -> Option<Inside> {
-    let own = call_trace.own.as_ref().filter(|own| own.kind == "torch")?;
+    let own = call_trace
+        .own
+        .as_ref()
+        .filter(|own| own.kind == OwnWait::Torch)?;
     let first = *call_trace.record.as_ref()?.messages_under_way().first()?;
     let mut inside = wait_for(first, call_trace)?;
     inside.entry.at.clone_from(&own.at);

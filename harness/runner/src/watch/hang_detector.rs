@@ -179,6 +179,7 @@ mod tests {
 
     use super::*;
     use crate::watch::late_rank::behind;
+    use crate::watch::own_wait::OwnWait;
 
     #[test]
     fn advice_on_a_single_culprit_has_its_process_id() {
@@ -195,7 +196,7 @@ mod tests {
         let advice = |culprits: &[u32]| {
             let late = diagnose(&HangEvidence::default());
             let culprits = culprits.iter().copied().map(Rank).collect();
-            let mut verdict = behind(Diagnosis { culprits, ..late }, &["connection".to_owned()]);
+            let mut verdict = behind(Diagnosis { culprits, ..late }, &[OwnWait::Connection]);
             name_process(&mut verdict, &ranks);
             verdict.advice.join("\n")
         };

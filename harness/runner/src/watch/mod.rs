@@ -21,6 +21,7 @@
 //! | `hang_detector` | detects hangs in all worlds of a program |
 //! | `world_detector` | decides when hang evidence of one world is reported |
 //! | `late_rank` | how long a rank may keep others waiting, and what to do about it |
+//! | `own_wait` | what a rank's own code waits in, and for how long it may |
 //! | `below` | what the processes below ranks have used of the processor |
 //! | `reach` | whether an endpoint that ranks dial can be reached |
 //! | `evidence_files` | the files of one watch, written anew while its worlds live |
@@ -61,6 +62,7 @@ mod lone_worlds;
 mod member;
 mod node_evidence;
 mod other_watches;
+mod own_wait;
 mod program;
 mod reach;
 mod record;

@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use super::call_trace::{Call, CallTrace, Entry, Group, Inside};
 use super::device_messages;
+use super::own_wait::OwnWait;
 use super::record::{CLOCK, Record, RecordEntry};
 
 /// Collectives that no recorder keeps, although they count in their group.
@@ -477,7 +478,7 @@ fn inside(
         return found.or_else(|| traced_inside(inside, key, merged));
     }
     let own = call_trace.own.as_ref();
-    let kind = own.map_or("", |own| own.kind.as_str());
+    let kind = own.map_or(OwnWait::Unknown, |own| own.kind);
     let Some((one, entry)) = first(None, 0.0) else {
         return device_messages::awaited(call_trace);
     };
@@ -486,10 +487,10 @@ fn inside(
     }
     // A device's collective is under way whatever the host does; a collective on the host is waited for in torch's own
     // code.
-    if one.on_host && !matches!(kind, "torch" | "backward") {
+    if one.on_host && !matches!(kind, OwnWait::Torch | OwnWait::Backward) {
         return None;
     }
-    let at = own.map(|own| match kind == "backward" || one.in_backward {
+    let at = own.map(|own| match kind == OwnWait::Backward || one.in_backward {
         true => format!("{}, in backward", own.at),
         false => own.at.clone(),
     });

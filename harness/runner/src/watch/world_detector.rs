@@ -10,9 +10,10 @@ use super::hang_detector::{Event, is_of_stopped};
 use super::hosts::Hosts;
 use super::job::RankProcess;
 use super::late_rank::{
-    IDLE_PATIENCES, SHORTEST_LIMIT, WAITING_PATIENCES, advice, fact_of, has_left_a_request,
-    is_silent, kind_of_wait, late_verdict, patiences, processor_ticks, sleep_of,
+    SHORTEST_LIMIT, fact_of, has_left_a_request, is_silent, late_verdict, own_wait,
+    processor_ticks, sleep_of,
 };
+use super::own_wait::{IDLE_PATIENCES, LateRank, OwnWait, WAITING_PATIENCES};
 use super::reach::Reach;
 use allranks_diagnose::{HangEvidence, diagnose};
 use allranks_host::Activity;
@@ -340,8 +341,8 @@ impl WorldDetector {
                 verdict
                     .evidence
                     .extend(wait.map(|wait| fact_of(*rank, wait)));
-                let kind = kind_of_wait(process).unwrap_or_default();
-                let known = advice(&kind).or(wait.map(|wait| wait.advice));
+                let known = own_wait(process).advice();
+                let known = known.or(wait.map(|wait| wait.advice));
                 if let Some(line) = known
                     && !verdict.advice.iter().any(|one| one == line)
                 {
@@ -405,18 +406,17 @@ impl WorldDetector {
 
     /// Returns how many times the patience this rank may take; none if it may take for ever.
     fn patiences_for(&self, process: &RankProcess, evidence: &HangEvidence) -> Option<u32> {
-        let is_at_work =
-            || self.moved.elapsed() < self.patience || !allranks_host::is_asleep(process.pid);
-        let has_work_below = self.below.has_worked_within(process.pid, self.patience);
-        let kind = kind_of_wait(process).unwrap_or_default();
-        let is_served = kind == "requests" && !has_left_a_request(evidence, process, self.patience);
-        patiences(
-            &kind,
-            is_served,
-            has_work_below,
-            is_silent(process),
-            is_at_work,
-        )
+        let wait = own_wait(process);
+        let late = LateRank {
+            wait,
+            is_served: wait == OwnWait::Requests
+                && !has_left_a_request(evidence, process, self.patience),
+            has_work_below: self.below.has_worked_within(process.pid, self.patience),
+            is_silent: is_silent(process),
+            is_at_work: self.moved.elapsed() < self.patience
+                || !allranks_host::is_asleep(process.pid),
+        };
+        late.patiences()
     }
 
     /// Returns true if a rank wants the processor, or waits for processes that do, and has had less of it than this many ticks.

@@ -29,6 +29,7 @@ use super::hosts::Hosts;
 use super::job::{RankProcess, numbered};
 use super::late_rank::behind;
 use super::node_evidence::{self, NodeEvidence, SeenPlace};
+use super::own_wait::OwnWait;
 use allranks_diagnose::{HangEvidence, Process, RankState, diagnose};
 use allranks_host as host;
 use allranks_host::ProcessEntry;
@@ -433,8 +434,8 @@ fn slow(
     if let Some(limits) = limits.filter(|limits| !limits.is_empty()) {
         let is_due = |(rest, limit): &(Duration, Duration)| rest.min(&still) >= limit;
         if limits.iter().all(is_due) {
-            let kinds: Vec<String> = (blamed.iter().map(|one| one.kind().to_owned())).collect();
-            return (vec![Event::Verdict(behind(verdict, &kinds))], true);
+            let waits: Vec<OwnWait> = (blamed.iter().map(|one| one.own_wait())).collect();
+            return (vec![Event::Verdict(behind(verdict, &waits))], true);
         }
         let says = match std::mem::replace(has_reported, true) {
             true => Vec::new(),

@@ -7,7 +7,8 @@ use super::stack::{OwnCode, StackActivity, StackPlace, Stacks};
 use crate::watch::evidence::assigned_endpoint;
 use crate::watch::hosts::Hosts;
 use crate::watch::job::RankProcess;
-use crate::watch::late_rank::{IDLE_PATIENCES, SHORTEST_LIMIT, WAITING_PATIENCES};
+use crate::watch::late_rank::SHORTEST_LIMIT;
+use crate::watch::own_wait::{IDLE_PATIENCES, OwnWait, WAITING_PATIENCES};
 use allranks_diagnose::{EventKind, Process, RankState, Rendezvous, SeenCall, TraceEvent};
 use allranks_host as host;
 use allranks_host::{Activity, ProcessEntry, Thread};
@@ -156,13 +157,13 @@ impl RankSnapshot {
         Some(SHORTEST_LIMIT.max(patience * times))
     }
 
-    /// Returns a word for what the program's own code is in, as the advice has it.
-    pub fn kind(&self) -> &'static str {
+    /// Returns what the program's own code waits in, as the advice has it.
+    pub fn own_wait(&self) -> OwnWait {
         match self.what() {
-            Some(StackActivity::Own(OwnCode::Breakpoint)) => "breakpoint",
-            Some(StackActivity::Own(OwnCode::Lock)) => "lock",
-            Some(StackActivity::Own(OwnCode::Loader)) => "data loader",
-            _ => "",
+            Some(StackActivity::Own(OwnCode::Breakpoint)) => OwnWait::Breakpoint,
+            Some(StackActivity::Own(OwnCode::Lock)) => OwnWait::Lock,
+            Some(StackActivity::Own(OwnCode::Loader)) => OwnWait::DataLoader,
+            _ => OwnWait::Unknown,
         }
     }
 
