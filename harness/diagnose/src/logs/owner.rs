@@ -61,7 +61,7 @@ fn names(path: &Path) -> (Option<&str>, Option<&str>) {
 }
 
 /// Returns the number beside the word `rank` in a name.
-fn named_rank(path: &Path) -> Option<u32> {
+pub(super) fn named_rank(path: &Path) -> Option<u32> {
     let (name, folder) = names(path);
     let by = |name: Option<&str>| captured(&RANK, name?);
     by(name).or_else(|| by(folder))

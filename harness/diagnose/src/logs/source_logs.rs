@@ -12,6 +12,7 @@ use regex::Regex;
 use super::arrival::{Counts, arrival};
 use super::communicator::Communicator;
 use super::dead_workers::DeadWorkers;
+use super::environment::Environment;
 use super::failure::Accusations;
 use super::launcher::Launcher;
 use super::line::{LogLine, RANKS, may_name_a_rank, parts};
@@ -50,6 +51,8 @@ pub(super) struct Survey {
     /// Whether torchrun put the number within the host before lines.
     is_torchruns: bool,
     numbers: Numbers,
+    /// The values of `RANK` that lines without a rank of their own print.
+    printed: BTreeSet<u32>,
     /// The dump of a flight recorder, or what is wrong with it.
     pub(super) dump: Option<Result<Dump, String>>,
 }
@@ -112,6 +115,11 @@ impl Survey {
     fn read(&mut self, raw: &str) {
         let (label, raw) = self.numbers.take(raw);
         self.ranks.extend(label);
+        if raw.contains("RANK") {
+            let mut environment = Environment::default();
+            environment.read(raw);
+            self.printed.extend(environment.rank);
+        }
         if !may_name_a_rank(raw) {
             return;
         }
@@ -325,7 +333,7 @@ pub(super) fn split_sources(
     notes: &mut Vec<String>,
 ) -> Result<(Vec<SourceLogs>, BTreeMap<u32, Dump>), LogError> {
     let paths: Vec<&Path> = sources.iter().map(|source| source.path.as_path()).collect();
-    let names = owner::by_names(&paths);
+    let mut names = owner::by_names(&paths);
     let unreadable = |source: &Source| {
         let path = source.path.clone();
         move |error: io::Error| LogError::Unreadable(path, error)
@@ -350,6 +358,9 @@ pub(super) fn split_sources(
             (Err(error), _) => notes.push(format!("{path}: the dump cannot be read: {error}")),
         }
     }
+    if let Some(printed) = owners_by_environment(&surveys, &paths) {
+        names = printed;
+    }
     // Files in each of which one rank signs are that rank's, if no two are the same rank's.
     let singles: Vec<u32> = surveys
         .iter()
@@ -368,6 +379,23 @@ pub(super) fn split_sources(
     Ok((source_logs.collect::<Result<_, _>>()?, dumps))
 }
 
+/// Returns the rank of each file if each prints `RANK` once, no two print the same, and no line and no name says another: numbers
+/// of pods and hosts are not ranks.
+fn owners_by_environment(surveys: &[Survey], paths: &[&Path]) -> Option<Vec<Option<u32>>> {
+    let mut all = BTreeSet::new();
+    for (survey, path) in surveys.iter().zip(paths) {
+        let mut printed = survey.printed.iter().copied();
+        let (Some(rank), None) = (printed.next(), printed.next()) else {
+            return None;
+        };
+        if owner::named_rank(path).is_some() || !survey.ranks.is_empty() || !all.insert(rank) {
+            return None;
+        }
+    }
+    let of = |survey: &Survey| survey.printed.first().copied();
+    (surveys.len() > 1).then(|| surveys.iter().map(of).collect())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -378,6 +406,37 @@ mod tests {
         let survey = Survey::of(&source, by_name.is_some()).unwrap();
         let owner = survey.owner(by_name, false);
         SourceLogs::of(&source, &survey, owner).unwrap()
+    }
+
+    /// Splits files with these names and texts.
+    fn split(files: &[(&str, &str)]) -> Vec<SourceLogs> {
+        let sources: Vec<Source> = files
+            .iter()
+            .map(|(path, text)| Source::of_text(path, text))
+            .collect();
+        split_sources(&sources, &mut Vec::new()).unwrap().0
+    }
+
+    #[test]
+    fn the_rank_that_a_file_prints_counts_above_a_number_of_its_name() {
+        let ranks = |files: &[(&str, &str)]| {
+            let all = split(files);
+            let ranks = all.iter().flat_map(|one| one.rank_logs.keys().copied());
+            ranks.collect::<Vec<_>>()
+        };
+        let of = |rank: u32| format!("RANK={rank}\nBefore x");
+        let (zero, one, two) = (of(0), of(1), of(2));
+        let pods = [
+            ("master-0.txt", &*zero),
+            ("worker-0.txt", &*one),
+            ("worker-1.txt", &*two),
+        ];
+        assert_eq!(ranks(&pods), [0, 1, 2]);
+        // Two say that they are the same rank.
+        let same = [("worker-0.txt", &*zero), ("worker-1.txt", &*zero)];
+        assert_eq!(ranks(&same), [0, 1]);
+        let named = [("rank0.txt", &*one), ("rank1.txt", &*zero)];
+        assert_eq!(ranks(&named), [0, 1]);
     }
 
     fn marks(source_logs: &SourceLogs) -> Vec<(u32, usize)> {
