@@ -30,6 +30,12 @@ static MESSAGE: LazyLock<Option<Regex>> =
     LazyLock::new(|| pattern(r"(?:^\s*what\(\):|thread terminated with exception:)\s+(\S.*)$"));
 /// What stands before the traceback of an exception that Python itself has dropped.
 const DROPPED: &[&str] = &["Exception ignored in", "--- Logging error ---"];
+/// What stands in the line before the traceback of an exception that the program has caught, and goes on without.
+static CAUGHT: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    pattern(
+        r"(?i)\b(?:skip(?:ping|ped)|ignor(?:ing|ed)|retrying|will retry|will be retried|continuing|falling back)\b",
+    )
+});
 /// The outermost function of a traceback that nothing has caught.
 const OUTERMOST: &[&str] = &["<module>", "_run_module_as_main"];
 static ABSENT: LazyLock<Option<Regex>> =
@@ -47,6 +53,10 @@ pub(super) struct Failures {
     traceback: Option<Traceback>,
     /// Whether the next traceback is that of an exception that Python has dropped.
     is_dropped: bool,
+    /// The line before.
+    before: String,
+    /// Whether the line before the traceback says that the program goes on without what failed.
+    is_caught: bool,
 }
 
 /// The end of a traceback.
@@ -130,8 +140,17 @@ const WAITS: &[&str] = &[
 impl Failures {
     /// Returns the error that this line ends or is.
     pub(super) fn read(&mut self, text: &str) -> Option<Failure> {
+        let found = self.take(text);
+        self.before.clear();
+        self.before.push_str(text);
+        found
+    }
+
+    fn take(&mut self, text: &str) -> Option<Failure> {
         if text.starts_with("Traceback (most recent call last)") {
             self.traceback = Some(Traceback::default());
+            let caught = CAUGHT.as_ref();
+            self.is_caught = caught.is_some_and(|words| words.is_match(&self.before));
             return None;
         }
         if DROPPED.iter().any(|words| text.starts_with(words)) {
@@ -159,13 +178,14 @@ impl Failures {
         let traceback = self.traceback.take();
         let is_dropped = std::mem::take(&mut self.is_dropped) && traceback.is_some();
         let is_fault = is(&FAULT);
+        let is_whole = |traceback: &Traceback| traceback.is_whole == Some(true);
+        let is_caught = |traceback: &Traceback| self.is_caught && !is_whole(traceback);
         let found = match &traceback {
-            Some(_) => is(&ANY_EXCEPTION) && !is_dropped,
+            Some(traceback) => is(&ANY_EXCEPTION) && !is_dropped && !is_caught(traceback),
             None => is(&EXCEPTION) || is_fault || text.contains("Watchdog caught collective"),
         };
         // ChildFailedError is raised by the launcher because of its ranks' errors.
         let is_own = !text.contains("ChildFailedError");
-        let is_whole = |traceback: &Traceback| traceback.is_whole == Some(true);
         let is_fatal = is_fault || traceback.as_ref().is_some_and(is_whole);
         let failure = || Failure {
             text: kept(text),
@@ -287,6 +307,20 @@ mod tests {
             .filter_map(|line| failures.read(line))
             .map(|failure| failure.text)
             .collect()
+    }
+
+    #[test]
+    fn an_error_that_a_logger_says_is_gone_past_is_none() {
+        let text = |before: &str, frame: &str| {
+            format!(
+                "{before}\nTraceback (most recent call last):\n  File \"a.py\", line 1, in {frame}\n    g()\nOSError: cannot read x"
+            )
+        };
+        let skipping = "worker 3: failed to decode sample 7.jpg, skipping";
+        assert_eq!(errors(&text(skipping, "__getitem__")), [""; 0]);
+        // The program has ended, whatever it skipped before.
+        assert_eq!(errors(&text(skipping, "<module>")).len(), 1);
+        assert_eq!(errors(&text("failed to decode", "__getitem__")).len(), 1);
     }
 
     #[test]
