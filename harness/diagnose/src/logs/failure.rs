@@ -1,7 +1,7 @@
 //! Reads errors in a log: the last line of a traceback, the text of an exception without one, the end by a fault, and
 //! what torch says of other ranks.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
 use regex::Regex;
@@ -262,6 +262,8 @@ pub(super) struct Accusations {
     pub(super) absent: BTreeMap<u32, String>,
     /// The collective that each rank runs, as `TORCH_DISTRIBUTED_DEBUG=DETAIL` prints it.
     pub(super) fingerprints: BTreeMap<u32, String>,
+    /// The ranks of which that is what they say themselves. What others print of a rank may be cut or wrong.
+    compared: BTreeSet<u32>,
 }
 
 impl Accusations {
@@ -280,20 +282,27 @@ impl Accusations {
         if text.contains("CollectiveFingerPrint")
             && let Some(found) = MISMATCH.as_ref().and_then(|line| line.captures(text))
         {
-            for (rank, print) in [(1, 2), (3, 4)] {
-                if let Ok(rank) = found[rank].parse() {
-                    self.fingerprints
-                        .entry(rank)
-                        .or_insert_with(|| found[print].to_owned());
-                }
+            if let Ok(rank) = found[1].parse() {
+                self.fingerprints.insert(rank, found[2].to_owned());
+                self.compared.insert(rank);
+            }
+            if let Ok(rank) = found[3].parse()
+                && !self.compared.contains(&rank)
+            {
+                self.fingerprints.insert(rank, found[4].to_owned());
             }
         }
     }
 
-    /// Adds what another log says; where both name a rank, the other log counts.
+    /// Adds what another log says; where both name a rank, the other log counts, unless only this one is the rank's own word.
     pub(super) fn merge(&mut self, other: Self) {
         self.absent.extend(other.absent);
-        self.fingerprints.extend(other.fingerprints);
+        for (rank, print) in other.fingerprints {
+            if other.compared.contains(&rank) || !self.compared.contains(&rank) {
+                self.fingerprints.insert(rank, print);
+            }
+        }
+        self.compared.extend(other.compared);
     }
 }
 
@@ -321,6 +330,30 @@ mod tests {
         // The program has ended, whatever it skipped before.
         assert_eq!(errors(&text(skipping, "<module>")).len(), 1);
         assert_eq!(errors(&text("failed to decode", "__getitem__")).len(), 1);
+    }
+
+    #[test]
+    fn a_rank_says_best_what_it_runs() {
+        let line = |one: u32, own: &str, other: u32, print: &str| {
+            format!(
+                "Detected mismatch between collectives on ranks. Rank {one} is running collective: CollectiveFingerPrint({own}), but Rank {other} is running collective: CollectiveFingerPrint({print}).Collectives differ in x"
+            )
+        };
+        let mut accusations = Accusations::default();
+        accusations.read(&line(2, "OpType=BROADCAST", 0, "OpType=GATHER"));
+        accusations.read(&line(0, "OpType=ALLREDUCE", 2, "OpType=SCATTER"));
+        let mut other = Accusations::default();
+        other.read(&line(1, "OpType=ALLREDUCE", 2, "OpType=SCATTER"));
+        accusations.merge(other);
+        let prints: Vec<&str> = accusations
+            .fingerprints
+            .values()
+            .map(String::as_str)
+            .collect();
+        assert_eq!(
+            prints,
+            ["OpType=ALLREDUCE", "OpType=ALLREDUCE", "OpType=BROADCAST"]
+        );
     }
 
     #[test]
