@@ -1,5 +1,5 @@
 //! Reads what an engine says of a worker that has died: vLLM's executor, by the worker's rank; Ray and the kernel, by the
-//! process id.
+//! process id; Open MPI's handler of signals, by the rank that writes.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -23,9 +23,21 @@ static PID: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"^\s+pid: (\d
 static KILLED: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"[Oo]ut of memory: Kill(?:ed)? process (\d+) ").ok());
 
+/// The signals by which a process fails on its own account; `Aborted` is how watchdogs and uncaught errors end one.
+static SIGNAL: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(r"^\[[\w.-]+:\d+\] Signal: (?:Segmentation fault|Bus error|Illegal instruction|Floating point exception) \(\d+\)").ok()
+});
+
 impl DeadWorkers {
-    /// Reads the next line.
-    pub(super) fn read(&mut self, text: &str) {
+    /// Reads the next line, which a rank has written if it is known.
+    pub(super) fn read(&mut self, text: &str, rank: Option<u32>) {
+        if let Some(rank) = rank
+            && text.contains("] Signal: ")
+            && SIGNAL.as_ref().is_some_and(|line| line.is_match(text))
+        {
+            self.ranks.entry(rank).or_insert_with(|| text.to_owned());
+            return;
+        }
         let number = |pattern: &LazyLock<Option<Regex>>| {
             let found = pattern.as_ref()?.captures(text)?;
             Some(found[1].to_owned())
@@ -74,7 +86,7 @@ mod tests {
     fn dead_workers_are_read() {
         let read = |text: &str| {
             let mut dead = DeadWorkers::default();
-            text.lines().for_each(|line| dead.read(line));
+            text.lines().for_each(|line| dead.read(line, Some(7)));
             dead.name(|pid| (pid == "90").then_some(5));
             dead.ranks.into_keys().collect::<Vec<_>>()
         };
@@ -89,5 +101,7 @@ mod tests {
             read("Memory cgroup out of memory: Killed process 90 (python) total-vm:1kB"),
             [5]
         );
+        assert_eq!(read("[h:77153] Signal: Segmentation fault (11)"), [7]);
+        assert!(read("[h:77153] Signal: Aborted (6)").is_empty());
     }
 }

@@ -253,7 +253,9 @@ impl SourceLogs {
                 line.rank = label.or(line.rank);
                 // An engine that is one of several numbers its own workers from 0.
                 if !part.contains("(EngineCore_DP") {
-                    source_logs.dead_workers.read(&line.text);
+                    source_logs
+                        .dead_workers
+                        .read(&line.text, line.rank.or(owner));
                 }
                 source_logs.read(&line, survey, owner);
             }
