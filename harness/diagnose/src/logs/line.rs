@@ -52,7 +52,7 @@ static HEADER: LazyLock<Option<Regex>> = LazyLock::new(|| {
         r"|\[default(?P<local>\d+)\]:",
         r"|\[(?i:rank)[ _:]*(?P<rank>\d+)\]:?",
         r"|(?i:rank)[ _:=]?(?P<bare>\d+)(?:/\d+)?\s*[:|>\]]",
-        r"|(?i:rank): (?P<own>\d+),",
+        r"|(?:Process )?(?i:rank): (?P<own>\d+),",
         r"|\[\d+,(?P<mpi>\d+)\]<std\w+>:?",
         // (RayWorkerWrapper pid=4009, ip=10.0.0.1), (VllmWorker rank=2 pid=251), (Worker_TP1 pid=251).
         r"|\((?P<actor>[A-Za-z][\w.:]*)(?: rank=(?P<arank>\d+)| (?P<aengine>[A-Z]{2}\d+(?:_[A-Z]{2}\d+)*))? pid=(?P<pid>\d+)(?:, ip=(?P<ip>[^)\s]+))?\)",
@@ -272,6 +272,12 @@ mod tests {
             ),
             ("[default3]:Before x", None, Some(3), "Before x"),
             ("rank 2: Before x", Some(2), None, "Before x"),
+            (
+                "12/09/2024 19:02:20 - INFO - parser - Process rank: 5, device: cuda:5",
+                Some(5),
+                None,
+                "device: cuda:5",
+            ),
             (
                 "[2025-05-16 14:04:33,411] [INFO] [axolotl.utils.data.sft:301] [PID:5517] [RANK:2] Before x",
                 Some(2),
