@@ -46,6 +46,8 @@ pub(super) struct Survey {
     locals: BTreeMap<u32, u32>,
     /// Ranks of processes that a launcher names; no rank if it has none, or several.
     processes: BTreeMap<String, Option<u32>>,
+    /// Ranks of process ids that lines such as `pid=30445 RANK=11` name.
+    pids: BTreeMap<String, BTreeSet<u32>>,
     /// The largest communicator of NCCL that each process has made.
     communicators: BTreeMap<String, Communicator>,
     /// Whether torchrun put the number within the host before lines.
@@ -72,6 +74,9 @@ enum Numbers {
 /// `3: text`, as `srun --label` writes, and `[3] text`.
 static LABEL: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"^\s*(?:(\d{1,5}): ?|\[(\d{1,9})\](?: |$))").ok());
+/// The id of a process.
+static PID: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r"\b(?i:pid)[=: ] ?(\d+)\b").ok());
 /// Lines that have to begin so before numbers are taken for ranks or lines.
 const LABELS: usize = 5;
 /// What lines of a launcher itself begin with, between those of its ranks.
@@ -119,6 +124,10 @@ impl Survey {
             let mut environment = Environment::default();
             environment.read(raw);
             self.printed.extend(environment.rank);
+            let pid = PID.as_ref().and_then(|pid| pid.captures(raw));
+            if let (Some(pid), Some(rank)) = (pid, environment.rank) {
+                self.pids.entry(pid[1].to_owned()).or_default().insert(rank);
+            }
         }
         if !may_name_a_rank(raw) {
             return;
@@ -173,6 +182,12 @@ impl Survey {
             (Some((_, rank)), None) => *rank,
             _ => None,
         }
+    }
+
+    /// Returns the ranks that the process with this id may be.
+    fn ranks_of<'a>(&'a self, pid: &str) -> impl Iterator<Item = u32> + 'a {
+        let told = self.pids.get(pid).into_iter().flatten().copied();
+        told.chain(self.rank_of(pid))
     }
 
     /// Returns the rank that wrote all lines that no other signs: that of the file's name, or the only one that signs, if that
@@ -378,7 +393,20 @@ pub(super) fn split_sources(
         let owner = survey.owner(*name, is_only);
         SourceLogs::of(source, survey, owner).map_err(unreadable(source))
     });
-    Ok((source_logs.collect::<Result<_, _>>()?, dumps))
+    let mut source_logs: Vec<SourceLogs> = source_logs.collect::<Result<_, _>>()?;
+    // The kernel's log of a host has the ids of processes that name themselves elsewhere.
+    let rank_of = |pid: &str| {
+        let ranks: BTreeSet<u32> = surveys
+            .iter()
+            .flat_map(|survey| survey.ranks_of(pid))
+            .collect();
+        let mut ranks = ranks.into_iter();
+        ranks.next().filter(|_| ranks.next().is_none())
+    };
+    for one in &mut source_logs {
+        one.dead_workers.name(rank_of);
+    }
+    Ok((source_logs, dumps))
 }
 
 /// Returns the rank of each file if each prints `RANK` once, no two print the same, and no line and no name says another: numbers
@@ -439,6 +467,23 @@ mod tests {
         assert_eq!(ranks(&same), [0, 1]);
         let named = [("rank0.txt", &*one), ("rank1.txt", &*zero)];
         assert_eq!(ranks(&named), [0, 1]);
+    }
+
+    #[test]
+    fn the_kernels_log_names_a_process_that_names_itself_elsewhere() {
+        let killed = "Memory cgroup out of memory: Killed process 45 (python) total-vm:1kB";
+        let dead = |job: &str| {
+            let all = split(&[("job.log", job), ("dmesg.txt", killed)]);
+            all[1]
+                .dead_workers
+                .ranks
+                .keys()
+                .copied()
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(dead("host=a pid=44 RANK=0\nhost=b pid=45 RANK=1"), [1]);
+        // Processes of two hosts have this id.
+        assert!(dead("host=a pid=45 RANK=0\nhost=b pid=45 RANK=1").is_empty());
     }
 
     fn marks(source_logs: &SourceLogs) -> Vec<(u32, usize)> {
