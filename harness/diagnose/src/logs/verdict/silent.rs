@@ -1,5 +1,7 @@
 //! The verdict by the one rank whose watchdog says nothing.
 
+use std::collections::BTreeSet;
+
 use super::Rules;
 use crate::logs::logged::Logged;
 use crate::logs::watchdog::WORLD;
@@ -11,8 +13,9 @@ use allranks_model::names::Rank;
 const LEAST: usize = 3;
 
 impl Rules<'_> {
-    /// Finds the only rank of the world that has not timed out in the collective in which all others have: it is not in it. A
-    /// rank of which there are no logs may have timed out, too.
+    /// Finds the only rank of the world that has not timed out where all others have: it has not come to a collective. A rank of
+    /// which there are no logs may have timed out, too. All others are in one collective of the world, or in collectives of smaller
+    /// groups: then each of those waits for one that waits elsewhere, or for the rank.
     pub(super) fn silent(&self) -> Option<Diagnosis> {
         if self.job.ranks.len() < LEAST || !self.job.absent().is_empty() {
             return None;
@@ -22,20 +25,29 @@ impl Rules<'_> {
         let [(silent, logged)] = rest[..] else {
             return None;
         };
+        if logged.log.is_torn || logged.log.final_errors().next().is_some() {
+            return None;
+        }
         let number = |logged: &Logged| {
             let works = logged.log.watchdog.groups.get(WORLD)?;
             works.timed_out.as_ref().map(|work| work.number)
         };
-        let work = number(waiting.first()?.1)?;
-        let is_same = waiting
-            .iter()
-            .all(|(_, logged)| number(logged) == Some(work));
-        if !is_same || logged.log.is_torn || logged.log.final_errors().next().is_some() {
-            return None;
-        }
+        let numbers: BTreeSet<Option<i64>> =
+            waiting.iter().map(|(_, logged)| number(logged)).collect();
+        let (here, others) = match (numbers.first().copied()?, numbers.len()) {
+            (Some(work), 1) => {
+                let place = format!("work {work} of group {WORLD}");
+                (place.clone(), place)
+            }
+            (None, 1) => (
+                "a collective of its groups".to_owned(),
+                "collectives of smaller groups".to_owned(),
+            ),
+            _ => return None,
+        };
         let victims: Vec<Rank> = waiting.iter().map(|(rank, _)| Rank(**rank)).collect();
         let mut facts = vec![format!(
-            "{} timed out in work {work} of group {WORLD}, and rank {silent} did not",
+            "{} timed out in {others}, and rank {silent} did not",
             named(&victims)
         )];
         if logged.log.watchdog.is_stuck {
@@ -43,9 +55,8 @@ impl Rules<'_> {
                 "the watchdog of rank {silent} hung: a call of CUDA or a thread that keeps Python's lock did not let it run"
             ));
         }
-        let summary = format!(
-            "rank {silent} has not come to work {work} of group {WORLD}, in which all others timed out"
-        );
+        let summary =
+            format!("rank {silent} has not come to {here}; all others timed out in {others}");
         let culprits = vec![Rank(*silent)];
         let (kind, confidence) = (HangKind::Behind, Confidence::Likely);
         let found = self.diagnosis(kind, confidence, culprits, summary, facts);
@@ -74,6 +85,26 @@ mod tests {
         assert_eq!(said(&without_logs), (HangKind::Unknown, vec![]));
         let all = format!("{two}{}", timed_out(2, 7));
         assert_eq!(said(&all), (HangKind::Unknown, vec![]));
+        let group = |rank: u32, guid: u32, work: u32| {
+            timed_out(rank, work)
+                .replace("(default_pg)", "(tp)")
+                .replace("GUID 0", &format!("GUID {guid}"))
+        };
+        let groups = format!(
+            "{}{}{}[rank3]: step 3\n",
+            group(0, 5, 7),
+            group(1, 6, 9),
+            group(2, 5, 7)
+        );
+        assert_eq!(said(&groups), (HangKind::Behind, vec![3]));
+        // One group waits for another: which of them, nothing says.
+        let mixed = format!(
+            "{}{}{}[rank3]: step 3\n",
+            group(0, 5, 7),
+            timed_out(1, 9),
+            group(2, 5, 7)
+        );
+        assert_eq!(said(&mixed), (HangKind::Unknown, vec![]));
         let two_silent = format!("{two}[rank2]: step 3\n[rank3]: step 3\n");
         assert_eq!(said(&two_silent), (HangKind::Unknown, vec![]));
     }
