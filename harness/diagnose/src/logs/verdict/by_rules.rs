@@ -60,12 +60,24 @@ impl Rules<'_> {
                     | HangKind::GroupOrder
                     | HangKind::GroupSkipped
             );
-        let (culprits, victims) = match is_tie {
+        // Of ranks that meet at different places, those that are not seen may agree with either side.
+        let differ = rule.culprits.len();
+        let agree = self.job.ranks.len().saturating_sub(differ);
+        let is_majority = agree * 2 > self.job.least_size() as usize || agree >= 3 * differ;
+        let is_open = matches!(rule.kind, HangKind::PortMismatch | HangKind::PlaceMismatch)
+            && !self.job.absent().is_empty()
+            && !is_majority;
+        let (culprits, victims) = match is_tie || is_open {
             true => (Vec::new(), rule.culprits),
             false => (rule.culprits, rule.victims),
         };
+        let summary = match is_open {
+            true => "ranks do not all meet at the same place, and too few are in these logs to tell which of them are wrong".to_owned(),
+            false => rule.summary,
+        };
         Diagnosis {
             confidence: Confidence::Likely,
+            summary,
             culprits,
             victims,
             ..rule
@@ -126,5 +138,24 @@ const fn basis(kind: HangKind) -> Basis {
         | HangKind::Behind
         | HangKind::Slow
         | HangKind::Unknown => Basis::Never,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::HangKind;
+    use crate::logs::verdict::said;
+
+    #[test]
+    fn a_port_that_differs_is_nobodys_fault_where_a_majority_is_not_seen() {
+        let line = |rank: u32, port: u16, size: u32| {
+            format!(
+                "[rank{rank}]: MASTER_ADDR=node0 MASTER_PORT={port} WORLD_SIZE={size}\n[rank{rank}]: Before init_process_group\n"
+            )
+        };
+        let pair = |size| format!("{}{}", line(0, 29500, size), line(1, 29501, size));
+        assert_eq!(said(&pair(3)), (HangKind::PortMismatch, vec![]));
+        let all = format!("{}{}", pair(3), line(2, 29500, 3));
+        assert_eq!(said(&all), (HangKind::PortMismatch, vec![1]));
     }
 }
