@@ -17,6 +17,7 @@ use super::failure::Accusations;
 use super::launcher::Launcher;
 use super::line::{LogLine, RANKS, may_name_a_rank, parts};
 use super::owner;
+use super::phase::Mark;
 use super::rank_log::RankLog;
 use super::recorder::{self, Dump};
 use super::restart::Restart;
@@ -34,6 +35,8 @@ pub(super) struct SourceLogs {
     pub(super) accusations: Accusations,
     pub(super) counts: Counts,
     pub(super) dead_workers: DeadWorkers,
+    /// The calls that stacks show, by the number within the host.
+    locals: Vec<(u32, Mark)>,
     restart: Restart,
 }
 
@@ -276,6 +279,8 @@ impl SourceLogs {
             }
             ControlFlow::Continue(())
         })?;
+        stacks.end();
+        source_logs.locals = stacks.locals;
         for mark in stacks.strays {
             source_logs.stray.show(mark);
         }
@@ -406,7 +411,30 @@ pub(super) fn split_sources(
     for one in &mut source_logs {
         one.dead_workers.name(rank_of);
     }
+    show_locals(&mut source_logs);
     Ok((source_logs, dumps))
+}
+
+/// Takes numbers within the host for ranks where stacks of all of 0 to n-1 are there, once each: the job has one host, as far as
+/// anything shows.
+fn show_locals(source_logs: &mut [SourceLogs]) {
+    let all: Vec<u32> = source_logs
+        .iter()
+        .flat_map(|one| one.locals.iter().map(|(local, _)| *local))
+        .collect();
+    let numbers: BTreeSet<u32> = all.iter().copied().collect();
+    let others = source_logs.iter().flat_map(|one| one.rank_logs.keys());
+    let is_one_host = numbers.len() == all.len()
+        && numbers.iter().copied().eq((0..).take(all.len()))
+        && others.into_iter().all(|rank| numbers.contains(rank));
+    for one in source_logs {
+        for (local, mark) in std::mem::take(&mut one.locals) {
+            match is_one_host {
+                true => one.rank_logs.entry(local).or_default().show(mark),
+                false => one.stray.show(mark),
+            }
+        }
+    }
 }
 
 /// Returns the rank of each file if each prints `RANK` once, no two print the same, and no line and no name says another: numbers
@@ -484,6 +512,23 @@ mod tests {
         assert_eq!(dead("host=a pid=44 RANK=0\nhost=b pid=45 RANK=1"), [1]);
         // Processes of two hosts have this id.
         assert!(dead("host=a pid=45 RANK=0\nhost=b pid=45 RANK=1").is_empty());
+    }
+
+    #[test]
+    fn local_ranks_of_all_stacks_are_ranks() {
+        let stack = |local: u32| {
+            format!(
+                "Process 9{local}: python a.py --local_rank={local}\nThread 9{local} (idle): \"MainThread\"\n    barrier (torch/distributed/distributed_c10d.py:7)"
+            )
+        };
+        let shown = |locals: [u32; 2]| {
+            let [one, other] = locals.map(stack);
+            let all = split(&[("one.txt", &*one), ("other.txt", &*other)]);
+            all.iter().map(|one| one.rank_logs.len()).sum::<usize>()
+        };
+        assert_eq!(shown([1, 0]), 2);
+        assert_eq!(shown([0, 0]), 0);
+        assert_eq!(shown([1, 2]), 0);
     }
 
     fn marks(source_logs: &SourceLogs) -> Vec<(u32, usize)> {

@@ -1,5 +1,5 @@
 //! Reads stacks that `py-spy dump` has printed, one process after another: in which call of `torch.distributed` the main thread of
-//! each is.
+//! each is, or in which line of other code.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -15,14 +15,24 @@ use super::phase::{Edge, Mark, Nature};
 pub(super) struct Stacks {
     /// The call that each rank is in.
     pub(super) ranks: BTreeMap<u32, Mark>,
+    /// The calls of processes of which only `--local_rank` tells a number.
+    pub(super) locals: Vec<(u32, Mark)>,
     /// The calls of processes whose rank nothing tells.
     pub(super) strays: Vec<Mark>,
     /// The rank that a title such as `===== rank 3 =====` names.
     title: Option<u32>,
     /// The rank of the process whose stack the lines are of.
     rank: Option<u32>,
+    /// The number within the host that the command line of that process has.
+    local: Option<u32>,
+    /// The innermost frame of the thread, if known; its place if it is in code that waits for no device.
+    innermost: Option<Option<String>>,
+    /// Whether a frame of the thread is in `torch.distributed`.
+    is_in_torch: bool,
     /// Whether the lines are of the main thread.
     is_main: bool,
+    /// Whether a call of that thread is noted, a call of `torch.distributed`.
+    is_in_call: bool,
     /// A message whose peer a later line names.
     message: Option<bool>,
 }
@@ -38,7 +48,28 @@ static THREAD: LazyLock<Option<Regex>> =
     LazyLock::new(|| pattern(r#"^Thread \S+ \([^)]*\)(?:: "(\w+)")?"#));
 static FRAME: LazyLock<Option<Regex>> =
     LazyLock::new(|| pattern(r"^ {4}(\w+) \(\S*torch/distributed/distributed_c10d\.py:\d+\)"));
+static LOCAL: LazyLock<Option<Regex>> =
+    LazyLock::new(|| pattern(r"\s--local[-_]rank[= ](\d+)(?:\s|$)"));
+static ANY_FRAME: LazyLock<Option<Regex>> = LazyLock::new(|| pattern(r"^ {4}(\w+) \((\S+:\d+)\)"));
 static PEER: LazyLock<Option<Regex>> = LazyLock::new(|| pattern(r"^\s+(?:dst|src): (\d+)$"));
+
+/// Files in whose innermost frame a thread works with the disk, the network or a process, and does not wait for a device. A line of
+/// other code may wait for one, and so for other ranks.
+const HOST: &[&str] = &[
+    "torch/serialization.py:",
+    "torch/utils/data/",
+    "multiprocessing/",
+    "selectors.py:",
+    "socket.py:",
+    "ssl.py:",
+    "http/client.py:",
+    "subprocess.py:",
+    "zipfile",
+    "tarfile.py:",
+    "gzip.py:",
+    "shutil.py:",
+    "json/",
+];
 
 impl Stacks {
     /// Reads the next line. `rank_of` returns the rank of a process.
@@ -50,10 +81,13 @@ impl Stacks {
             }
         } else if text.starts_with("Process ") {
             if let Some(process) = found(&PROCESS) {
+                self.end();
+                self.local = found(&LOCAL).and_then(|local| local[1].parse().ok());
                 self.rank = self.title.take().or_else(|| rank_of(&process[1]));
                 self.is_main = false;
             }
         } else if text.starts_with("Thread ") {
+            self.end();
             let name =
                 found(&THREAD).and_then(|thread| Some(thread.get(1)?.as_str() == "MainThread"));
             self.is_main = name == Some(true);
@@ -63,8 +97,32 @@ impl Stacks {
         }
     }
 
+    /// Ends the stack of a thread: a main thread that is in no call of `torch.distributed` is in code of its own.
+    pub(super) fn end(&mut self) {
+        let is_known = self.rank.is_some() || self.local.is_some();
+        let innermost = self.innermost.take();
+        if self.is_main
+            && is_known
+            && !self.is_in_torch
+            && let Some(Some(name)) = innermost
+        {
+            self.enter(name, Nature::Own);
+        }
+        self.is_in_call = false;
+        self.is_in_torch = false;
+    }
+
     fn frame(&mut self, text: &str) {
         let found = |pattern: &'static LazyLock<Option<Regex>>| pattern.as_ref()?.captures(text);
+        self.is_in_torch |=
+            text.contains(" (torch/distributed/") || text.contains("/torch/distributed/");
+        if self.innermost.is_none()
+            && let Some(frame) = found(&ANY_FRAME)
+        {
+            let is_own = HOST.iter().any(|file| frame[2].contains(file));
+            let file = frame[2].rsplit('/').next().unwrap_or_default();
+            self.innermost = Some(is_own.then(|| format!("{} ({file})", &frame[1])));
+        }
         if let Some(sends) = self.message
             && let Some(peer) = found(&PEER).and_then(|peer| peer[1].parse().ok())
         {
@@ -92,10 +150,17 @@ impl Stacks {
     fn enter(&mut self, name: String, nature: Nature) {
         let edge = Edge::Begin;
         let mark = Mark { edge, name, nature };
-        match self.rank {
-            Some(rank) => drop(self.ranks.insert(rank, mark)),
-            None => self.strays.push(mark),
+        match (self.rank, self.local) {
+            (Some(rank), _) => drop(self.ranks.insert(rank, mark)),
+            (None, Some(local)) => {
+                if self.is_in_call {
+                    self.locals.pop();
+                }
+                self.locals.push((local, mark));
+            }
+            (None, None) => self.strays.push(mark),
         }
+        self.is_in_call = true;
         self.message = None;
     }
 }
@@ -108,7 +173,35 @@ mod tests {
         let mut stacks = Stacks::default();
         let rank_of = |pid: &str| (pid == "90").then_some(5);
         text.lines().for_each(|line| stacks.read(line, rank_of));
+        stacks.end();
         stacks.ranks
+    }
+
+    #[test]
+    fn only_code_that_waits_for_no_device_is_own() {
+        let stack = |frame: &str| {
+            let text = format!(
+                "Process 90: python\nThread 90 (idle): \"MainThread\"\n    {frame}\n    main (train.py:9)\n"
+            );
+            read(&text).get(&5).map(|mark| mark.name.clone())
+        };
+        assert_eq!(
+            stack("__exit__ (torch/serialization.py:465)").as_deref(),
+            Some("__exit__ (serialization.py:465)")
+        );
+        assert_eq!(stack("step (train.py:4)"), None);
+        assert_eq!(stack("all_gather_x (torch/distributed/other.py:4)"), None);
+    }
+
+    #[test]
+    fn a_local_rank_is_told_apart() {
+        let mut stacks = Stacks::default();
+        let text = "Process 91: python a.py --local_rank=3\nThread 91 (idle): \"MainThread\"\n    barrier (torch/distributed/distributed_c10d.py:7)";
+        text.lines().for_each(|line| stacks.read(line, |_| None));
+        stacks.end();
+        assert_eq!(stacks.locals.len(), 1);
+        assert_eq!(stacks.locals[0].0, 3);
+        assert!(stacks.ranks.is_empty() && stacks.strays.is_empty());
     }
 
     #[test]
