@@ -485,6 +485,12 @@ class CallTrace:
         """Starts the heartbeat thread, unless it runs."""
         if self.thread is not None:
             return
+        # What the thread needs is imported before it runs: a process that is forked while a thread imports a module has that
+        # module's lock for ever, and waits for it when it imports the module itself, as to print a traceback.
+        import linecache  # noqa: F401
+        import tokenize  # noqa: F401
+
+        import allranks_tasks  # noqa: F401
         with self.lock:
             if self.thread is None:
                 self.thread = threading.Thread(target=self.heartbeat, name="allranks-watch", daemon=True)
@@ -689,8 +695,8 @@ def is_finished() -> bool:
 def name_thread(name: str) -> None:
     """Gives the calling thread a name in the kernel, which Python before 3.14 does not."""
     try:
-        with open(f"/proc/self/task/{threading.get_native_id()}/comm", "w", encoding="ascii") as file:
-            file.write(name)
+        with open(f"/proc/self/task/{threading.get_native_id()}/comm", "wb") as file:
+            file.write(name.encode())
     except OSError:
         pass  # not on Linux
 

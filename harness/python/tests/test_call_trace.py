@@ -348,6 +348,29 @@ if __name__ == "__main__":
         told = ["fails: MemoryError: no memory", "leaves: MemoryError: no memory", "ends: None"]
         self.assertEqual(ran.stdout.splitlines(), told, ran.stderr)
 
+    def test_the_heartbeat_imports_nothing_so_that_a_fork_meanwhile_leaves_no_lock(self):
+        program = """
+import asyncio, os, sys, time
+sys.path.insert(0, sys.argv[1])
+import allranks_patch
+os.environ["RANK"] = "0"
+allranks_patch.begin(sys.argv[2])
+before = set(sys.modules)
+async def wait():
+    path = f"{sys.argv[2]}/{os.getpid()}.json"
+    until = time.monotonic() + 60
+    while not os.path.exists(path) and time.monotonic() < until:
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(1)
+asyncio.run(wait())
+print(sorted(set(sys.modules) - before))
+"""
+        folder = str(Path(allranks_trace.__file__).parent)
+        ran = subprocess.run(
+            [sys.executable, "-c", program, folder, self.folder.name], capture_output=True, text=True, timeout=120
+        )
+        self.assertEqual(ran.stdout.strip(), "[]", ran.stderr)
+
     def test_an_event_loop_is_deserted_only_if_nothing_can_wake_it(self):
         self.assertEqual(self.look_at_loop("await loop.create_future()"), ("waits", "event loop"))
         for wait in (
