@@ -485,8 +485,8 @@ class CallTrace:
         """Starts the heartbeat thread, unless it runs."""
         if self.thread is not None:
             return
-        # What the thread needs is imported before it runs: a process that is forked while a thread imports a module has that
-        # module's lock for ever, and waits for it when it imports the module itself, as to print a traceback.
+        # What the thread needs is imported before it runs: a process that is forked while a thread imports a module has
+        # that module's lock for ever, and waits for it when it imports the module itself, as to print a traceback.
         import linecache  # noqa: F401
         import tokenize  # noqa: F401
 
