@@ -491,6 +491,7 @@ class CallTrace:
         import tokenize  # noqa: F401
 
         import allranks_tasks  # noqa: F401
+
         with self.lock:
             if self.thread is None:
                 self.thread = threading.Thread(target=self.heartbeat, name="allranks-watch", daemon=True)
