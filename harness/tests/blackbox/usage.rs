@@ -174,7 +174,7 @@ pub fn tests() -> Vec<Test> {
             prints(&["--help"], &["Exit codes:", "Examples:"])
         }),
         plain("print::help_on_drivers", || {
-            prints(&["help", "run"], &["`command:` runs on host"])
+            prints(&["help", "run"], &["`command:` runs only on host"])
         }),
         plain("print::version", || {
             prints(&["--version"], &[env!("CARGO_PKG_VERSION")])
