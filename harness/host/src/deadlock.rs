@@ -19,8 +19,10 @@ enum Wait {
     Lock,
     /// Room in a pipe.
     PipeWrite,
-    /// Data in one of some pipes.
+    /// Data in a pipe.
     PipeRead,
+    /// Data in one of some pipes, or the end of one.
+    Poll,
     /// The end of a process that it has started.
     Child,
 }
@@ -33,6 +35,11 @@ pub fn deadlock(pid: u32, is_ignored: &dyn Fn(&Thread) -> bool) -> Option<Deadlo
     let mut seen: BTreeMap<u32, Vec<Thread>> = BTreeMap::new();
     let mut waits: BTreeMap<(u32, Wait), usize> = BTreeMap::new();
     let mut to_see = vec![pid];
+    let heeded = |pid: u32| {
+        let mut all = threads(pid);
+        all.retain(|thread| !is_ignored(thread));
+        all
+    };
     // What is below it may work, and this process keep something for it.
     let below = || {
         let living = super::descendants(pid);
@@ -43,15 +50,21 @@ pub fn deadlock(pid: u32, is_ignored: &dyn Fn(&Thread) -> bool) -> Option<Deadlo
         if seen.contains_key(&pid) {
             continue;
         }
-        let mut all = threads(pid);
-        all.retain(|thread| !is_ignored(thread));
+        // Of most processes the main thread alone says that they may go on.
+        SystemCall::of(pid, pid)?.endless_wait()?;
+        let all = heeded(pid);
         if all.is_empty() || handles_signals(pid)? {
             return None;
         }
-        for thread in &all {
-            let (wait, wakers) = wait_of(pid, thread.id)?;
+        let calls = all.iter().map(|thread| {
+            let call = SystemCall::of(pid, thread.id)?;
+            Some((call.endless_wait()?, call))
+        });
+        // The other ends of pipes are looked for once each thread is known to wait without a limit: they are any process's.
+        let calls: Vec<(Wait, SystemCall)> = calls.collect::<Option<_>>()?;
+        for (wait, call) in calls {
             *waits.entry((pid, wait)).or_default() += 1;
-            to_see.extend(wakers);
+            to_see.extend(call.wakers(pid, wait)?);
         }
         seen.insert(pid, all);
         // These are looked for once the process itself is known to wait.
@@ -61,13 +74,9 @@ pub fn deadlock(pid: u32, is_ignored: &dyn Fn(&Thread) -> bool) -> Option<Deadlo
     }
     // Each thread was looked at by itself: together they are a deadlock if none has run meanwhile.
     let have_slept = seen.iter().all(|(pid, before)| {
-        let mut now = threads(*pid);
-        now.retain(|thread| !is_ignored(thread));
-        let pairs = now.iter().zip(before);
-        now.len() == before.len()
-            && pairs
-                .into_iter()
-                .all(|(now, before)| now.has_slept_since(before))
+        let now = heeded(*pid);
+        let mut pairs = now.iter().zip(before);
+        now.len() == before.len() && pairs.all(|(now, before)| now.has_slept_since(before))
     });
     if !have_slept || below().iter().any(|child| !seen.contains_key(child)) {
         return None;
@@ -97,7 +106,7 @@ impl Wait {
             Self::PipeWrite => {
                 "for room in a pipe that no other process could read, but those that are named here"
             }
-            Self::PipeRead => {
+            Self::PipeRead | Self::Poll => {
                 "for data or the end of a pipe that no other process could write, but those that are named here"
             }
             Self::Child => "for a process that it has started, named here, to end",
@@ -144,56 +153,62 @@ impl SystemCall {
     }
 }
 
-/// Returns what a thread waits for without a limit, and the other processes that can end that; `None` if it may go on by itself, if any
-/// process may wake it, or if that is not known.
-#[cfg(target_os = "linux")]
-fn wait_of(pid: u32, thread: u32) -> Option<(Wait, BTreeSet<u32>)> {
-    /// Of the operation of a futex: for threads of the same process only.
-    const PRIVATE: u64 = 128;
-    /// Of the operation of a futex: which clock a limit is of.
-    const CLOCK: u64 = 256;
-    /// Operations of a futex: wait, and wait for some of the wakers.
-    const WAITS: [u64; 2] = [0, 9];
+impl SystemCall {
+    /// Returns what a thread in this call waits for without a limit; `None` if it may go on by itself, if any process may wake it, or
+    /// if that is not known.
+    #[cfg(target_os = "linux")]
+    fn endless_wait(&self) -> Option<Wait> {
+        /// Of the operation of a futex: for threads of the same process only.
+        const PRIVATE: u64 = 128;
+        /// Of the operation of a futex: which clock a limit is of.
+        const CLOCK: u64 = 256;
+        /// Operations of a futex: wait, and wait for some of the wakers.
+        const WAITS: [u64; 2] = [0, 9];
 
-    let SystemCall { number, arguments } = SystemCall::of(pid, thread)?;
-    let [first, second, third, fourth, ..] = arguments;
-    match number {
-        libc::SYS_futex => {
-            let is_wait = WAITS.contains(&(second & !(PRIVATE | CLOCK)));
-            let is_private = second & PRIVATE != 0;
-            let has_limit = fourth != 0;
-            (is_wait && is_private && !has_limit).then(|| (Wait::Lock, BTreeSet::new()))
+        let [first, second, third, fourth, ..] = self.arguments;
+        match self.number {
+            libc::SYS_futex => {
+                let is_wait = WAITS.contains(&(second & !(PRIVATE | CLOCK)));
+                let is_private = second & PRIVATE != 0;
+                let has_limit = fourth != 0;
+                (is_wait && is_private && !has_limit).then_some(Wait::Lock)
+            }
+            libc::SYS_write | libc::SYS_writev => Some(Wait::PipeWrite),
+            libc::SYS_read | libc::SYS_readv => Some(Wait::PipeRead),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_poll => {
+                let has_limit = third & u64::from(u32::MAX) != u64::from(u32::MAX);
+                (!has_limit).then_some(Wait::Poll)
+            }
+            libc::SYS_ppoll => (third == 0).then_some(Wait::Poll),
+            // The id of a process, not of a group or of any; and no options, such as not to wait.
+            libc::SYS_wait4 => (first != 0 && first < 1 << 31 && third == 0).then_some(Wait::Child),
+            _ => None,
         }
-        libc::SYS_write | libc::SYS_writev => {
-            Some((Wait::PipeWrite, others_of_pipe(pid, first, Access::Read)?))
+    }
+
+    /// Returns what a thread in this call waits for without a limit; elsewhere than on Linux that is not known.
+    #[cfg(not(target_os = "linux"))]
+    fn endless_wait(&self) -> Option<Wait> {
+        None
+    }
+
+    /// Returns the other processes that can end this wait of a thread of `pid`; `None` if any process may.
+    fn wakers(&self, pid: u32, wait: Wait) -> Option<BTreeSet<u32>> {
+        let [first, second, ..] = self.arguments;
+        match wait {
+            Wait::Lock => Some(BTreeSet::new()),
+            Wait::PipeWrite => others_of_pipe(pid, first, Access::Read),
+            Wait::PipeRead => others_of_pipe(pid, first, Access::Write),
+            Wait::Poll => writers_of_polled(pid, first, second),
+            Wait::Child => Some(BTreeSet::from([u32::try_from(first).ok()?])),
         }
-        libc::SYS_read | libc::SYS_readv => {
-            Some((Wait::PipeRead, others_of_pipe(pid, first, Access::Write)?))
-        }
-        #[cfg(target_arch = "x86_64")]
-        libc::SYS_poll if third & u64::from(u32::MAX) == u64::from(u32::MAX) => {
-            polled(pid, first, second)
-        }
-        libc::SYS_ppoll if third == 0 => polled(pid, first, second),
-        // The id of a process, not of a group or of any; and no options, such as not to wait.
-        libc::SYS_wait4 if first != 0 && first < 1 << 31 && third == 0 => {
-            let child = u32::try_from(first).ok()?;
-            Some((Wait::Child, BTreeSet::from([child])))
-        }
-        _ => None,
     }
 }
 
-/// Returns what a thread waits for without a limit; elsewhere than on Linux that is not known.
-#[cfg(not(target_os = "linux"))]
-fn wait_of(_pid: u32, _thread: u32) -> Option<(Wait, BTreeSet<u32>)> {
-    None
-}
-
-/// Returns the wait of a thread that polls this many descriptors, whose list begins at this address of its process; `None` if it is
-/// not for data from pipes alone.
-#[cfg(target_os = "linux")]
-fn polled(pid: u32, address: u64, count: u64) -> Option<(Wait, BTreeSet<u32>)> {
+/// Returns the other processes that can write into one of this many descriptors, whose list begins at this address of a process;
+/// `None` if they are not pipes alone.
+fn writers_of_polled(pid: u32, address: u64, count: u64) -> Option<BTreeSet<u32>> {
     use std::os::unix::fs::FileExt;
 
     /// The bytes of an entry: the descriptor, and what is waited for and what has come, of two bytes each.
@@ -214,7 +229,7 @@ fn polled(pid: u32, address: u64, count: u64) -> Option<(Wait, BTreeSet<u32>)> {
             wakers.extend(others_of_pipe(pid, descriptor, Access::Write)?);
         }
     }
-    Some((Wait::PipeRead, wakers))
+    Some(wakers)
 }
 
 /// What a process may do with an end of a pipe.

@@ -79,7 +79,7 @@ pub enum ToNode {
     Launch {
         /// Number of the question.
         ask: u64,
-        /// What to start.
+        /// The ranks that the node must start, and how.
         launch: NodeWorld,
     },
     /// Pass this frame, with the payload, to a rank.

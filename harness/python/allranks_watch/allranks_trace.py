@@ -17,7 +17,7 @@ import time
 
 TYPE_CHECKING = False  # importing `typing` would cost every Python process of the program some milliseconds
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from types import FrameType
     from typing import Any
 
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     Inside = tuple[Entry, float]
     #: The text of a line of the program, its file and line number, and what it is in there (see `kind_of_place`).
     Line = tuple[str, str, str] | None
+    #: The name of a thread, the text of the line that it is at, and its file and line number.
+    AwaitedThread = tuple[str, str, str]
 
 #: Version of the file.
 FORMAT = 1
@@ -529,7 +531,7 @@ class CallTrace:
                 else:
                     with self.file_lock:
                         if not self.ended:
-                            self.write(path, line, is_whole=not is_moving)
+                            self.write(path, line, is_whole=not is_moving, awaited=awaited)
                     written = now
             except FileNotFoundError:
                 if not os.path.isdir(self.folder):
@@ -538,7 +540,7 @@ class CallTrace:
                 pass  # an error of the trace is not the program's
             time.sleep(PERIOD)
 
-    def write(self, path: str, line: Line, is_whole: bool = True) -> None:
+    def write(self, path: str, line: Line, is_whole: bool = True, awaited: Sequence[AwaitedThread] = ()) -> None:
         """Replaces the file by the trace as it is now, or by its newest entries alone. The caller holds `file_lock`."""
         with self.lock:
             left_out = 0 if is_whole else max(0, len(self.entries) - RECENT)
@@ -575,8 +577,7 @@ class CallTrace:
         head["inside"] = call and {"entry": call[0], "since": call[1]}
         head["own"] = line and {"text": line[0], "at": line[1], "in": line[2], "lock": awaited_lock()}
         head["finished"] = not self.ended and is_finished()
-        threads = [] if self.ended else awaited_threads()
-        head["threads"] = [{"name": name, "text": text, "at": at} for name, text, at in threads]
+        head["threads"] = [{"name": name, "text": text, "at": at} for name, text, at in awaited]
         head["recorder"] = self.recorder.head()
         head["torch"] = getattr(sys.modules.get("torch"), "__version__", None)
         texts = self.text(entries, head["moves"], is_whole)
@@ -706,7 +707,7 @@ def name_thread(name: str) -> None:
 _TOLD_THREADS = 4
 
 
-def awaited_threads() -> list[tuple[str, str, str]]:
+def awaited_threads() -> list[AwaitedThread]:
     """Returns name, innermost own line and location of the threads whose end the main thread waits for."""
     frames = current_frames()
     first = frames.get(threading.main_thread().ident or 0)
@@ -874,7 +875,7 @@ def takes_calls() -> bool:
 
 def awaited_lock() -> str | None:
     """Returns the path of the file whose lock the main thread asks for again and again by ``filelock``; else None."""
-    frame = main_frame()
+    frame = main_frame() if "filelock" in sys.modules else None
     while frame is not None:
         # Which module of the package waits differs by version.
         if "/site-packages/filelock/" in frame.f_code.co_filename.replace(os.sep, "/"):

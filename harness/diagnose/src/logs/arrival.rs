@@ -9,6 +9,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 use super::line::RANKS;
+use super::pattern::pattern;
 use super::phase::{Edge, Mark, Nature};
 
 /// What one line says about a rank that joins the rendezvous.
@@ -44,10 +45,6 @@ pub(super) struct Counts {
     pub(super) barriers: BTreeMap<String, (Counted, BTreeSet<u32>)>,
     /// What clients of a store joined, as the rank that holds it says.
     pub(super) joined: Option<(u32, u32)>,
-}
-
-fn pattern(text: &str) -> Option<Regex> {
-    Regex::new(text).ok()
 }
 
 static BARRIER: LazyLock<Option<Regex>> = LazyLock::new(|| {

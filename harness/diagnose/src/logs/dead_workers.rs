@@ -9,7 +9,7 @@ use regex::Regex;
 /// Workers that an engine or the kernel says have died, each with the line.
 #[derive(Clone, Debug, Default)]
 pub(super) struct DeadWorkers {
-    /// By rank.
+    /// The line that says that a worker has died, by the rank of the worker.
     pub(super) ranks: BTreeMap<u32, String>,
     /// By process id, as long as its rank is not known.
     processes: BTreeMap<String, String>,

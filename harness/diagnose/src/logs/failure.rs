@@ -6,12 +6,9 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
+use super::pattern::pattern;
 /// The most bytes that are kept of an error.
 const KEPT: usize = 600;
-
-fn pattern(text: &str) -> Option<Regex> {
-    Regex::new(text).ok()
-}
 
 static EXCEPTION: LazyLock<Option<Regex>> = LazyLock::new(|| {
     pattern(r"^(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Failure)(?::|$)")
@@ -53,7 +50,7 @@ pub(super) struct Failures {
     traceback: Option<Traceback>,
     /// Whether the next traceback is that of an exception that Python has dropped.
     is_dropped: bool,
-    /// The line before.
+    /// The last line that was read.
     before: String,
     /// Whether the line before the traceback says that the program goes on without what failed.
     is_caught: bool,

@@ -117,9 +117,7 @@ impl Logged {
                 let Some(peer) = peer(code, rank) else {
                     return;
                 };
-                let verb = if *sends { "send to" } else { "recv from" };
-                let (sends, name) = (*sends, format!("{verb} rank {peer}"));
-                (name, Nature::Message { sends, peer })
+                Nature::message(*sends, peer)
             }
             TracebackEnd::Own(place) if is_ctrl_c() => (place.clone(), Nature::Own),
             TracebackEnd::Own(_) | TracebackEnd::Other => return,

@@ -22,6 +22,7 @@
 //! | `recorder`, `pickle` | dumps of flight recorders |
 //! | `dumps` | those of a job that runs |
 //! | `stacks` | stacks that py-spy has printed |
+//! | `pattern` | compiles the patterns of lines |
 //! | `peer` | the other side of a message, by the line of code |
 //! | `rank_log` | everything one rank wrote, in order |
 //! | `logged` | what one rank wrote, as phases: begun, and under way |
@@ -46,6 +47,7 @@ mod line;
 mod logged;
 mod moment;
 mod owner;
+mod pattern;
 mod peer;
 mod phase;
 mod pickle;

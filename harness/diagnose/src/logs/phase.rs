@@ -4,6 +4,8 @@ use std::sync::LazyLock;
 
 use regex::{Regex, RegexSet};
 
+use super::pattern::pattern;
+
 /// The most bytes of a line about a phase; longer lines are prose.
 const SHORT: usize = 240;
 /// The most words of a phase in a line such as `X done`; a longer one could be any sentence.
@@ -46,8 +48,12 @@ pub(super) enum Nature {
     Own,
 }
 
-fn pattern(text: &str) -> Option<Regex> {
-    Regex::new(text).ok()
+impl Nature {
+    /// Returns one side of a message with a rank, and its name: `recv from rank 3`.
+    pub(super) fn message(sends: bool, peer: u32) -> (String, Self) {
+        let verb = if sends { "send to" } else { "recv from" };
+        (format!("{verb} rank {peer}"), Self::Message { sends, peer })
+    }
 }
 
 /// What every line about a phase has.

@@ -8,6 +8,7 @@ use regex::Regex;
 
 use super::failure::CALLS;
 use super::logged::nature;
+use super::pattern::pattern;
 use super::phase::{Edge, Mark, Nature};
 
 /// The stacks of one file so far.
@@ -25,20 +26,21 @@ pub(super) struct Stacks {
     rank: Option<u32>,
     /// The number within the host that the command line of that process has.
     local: Option<u32>,
-    /// The innermost frame of the thread, if known; its place if it is in code that waits for no device.
-    innermost: Option<Option<String>>,
-    /// Whether a frame of the thread is in `torch.distributed`.
-    is_in_torch: bool,
-    /// Whether the lines are of the main thread.
-    is_main: bool,
-    /// Whether a call of that thread is noted, a call of `torch.distributed`.
-    is_in_call: bool,
-    /// A message whose peer a later line names.
-    message: Option<bool>,
+    /// The main thread that the lines are of; `None` if they are of none.
+    thread: Option<MainThread>,
 }
 
-fn pattern(text: &str) -> Option<Regex> {
-    Regex::new(text).ok()
+/// The main thread of a process, as far as its stack has been read.
+#[derive(Clone, Debug, Default)]
+struct MainThread {
+    /// The innermost frame; its place if it is in code that waits for no device.
+    innermost: Option<Option<String>>,
+    /// Whether a frame is in `torch.distributed`.
+    is_in_torch: bool,
+    /// Whether a call of `torch.distributed` is noted.
+    is_in_call: bool,
+    /// Whether a message is sent whose peer a later line names; `None` without such a message.
+    message: Option<bool>,
 }
 
 static TITLE: LazyLock<Option<Regex>> =
@@ -84,62 +86,57 @@ impl Stacks {
                 self.end();
                 self.local = found(&LOCAL).and_then(|local| local[1].parse().ok());
                 self.rank = self.title.take().or_else(|| rank_of(&process[1]));
-                self.is_main = false;
             }
         } else if text.starts_with("Thread ") {
             self.end();
             let name =
                 found(&THREAD).and_then(|thread| Some(thread.get(1)?.as_str() == "MainThread"));
-            self.is_main = name == Some(true);
-            self.message = None;
-        } else if self.is_main && text.starts_with(' ') {
-            self.frame(text);
+            self.thread = (name == Some(true)).then(MainThread::default);
+        } else if text.starts_with(' ')
+            && let Some(mut thread) = self.thread.take()
+        {
+            self.frame(&mut thread, text);
+            self.thread = Some(thread);
         }
     }
 
     /// Ends the stack of a thread: a main thread that is in no call of `torch.distributed` is in code of its own.
     pub(super) fn end(&mut self) {
         let is_known = self.rank.is_some() || self.local.is_some();
-        let innermost = self.innermost.take();
-        if self.is_main
+        if let Some(mut thread) = self.thread.take()
             && is_known
-            && !self.is_in_torch
-            && let Some(Some(name)) = innermost
+            && !thread.is_in_torch
+            && let Some(Some(name)) = thread.innermost.take()
         {
-            self.enter(name, Nature::Own);
+            self.enter(&mut thread, (name, Nature::Own));
         }
-        self.is_in_call = false;
-        self.is_in_torch = false;
     }
 
-    fn frame(&mut self, text: &str) {
+    fn frame(&mut self, thread: &mut MainThread, text: &str) {
         let found = |pattern: &'static LazyLock<Option<Regex>>| pattern.as_ref()?.captures(text);
-        self.is_in_torch |=
+        thread.is_in_torch |=
             text.contains(" (torch/distributed/") || text.contains("/torch/distributed/");
-        if self.innermost.is_none()
+        if thread.innermost.is_none()
             && let Some(frame) = found(&ANY_FRAME)
         {
             let is_own = HOST.iter().any(|file| frame[2].contains(file));
             let file = frame[2].rsplit('/').next().unwrap_or_default();
-            self.innermost = Some(is_own.then(|| format!("{} ({file})", &frame[1])));
+            thread.innermost = Some(is_own.then(|| format!("{} ({file})", &frame[1])));
         }
-        if let Some(sends) = self.message
+        if let Some(sends) = thread.message
             && let Some(peer) = found(&PEER).and_then(|peer| peer[1].parse().ok())
         {
-            let verb = if sends { "send to" } else { "recv from" };
-            self.enter(
-                format!("{verb} rank {peer}"),
-                Nature::Message { sends, peer },
-            );
+            self.enter(thread, Nature::message(sends, peer));
         } else if let Some(frame) = found(&FRAME) {
             match &frame[1] {
-                "send" | "recv" => self.message = Some(&frame[1] == "send"),
+                "send" | "recv" => thread.message = Some(&frame[1] == "send"),
                 "destroy_process_group" => {
-                    self.enter("destroy_process_group".to_owned(), Nature::Destroy);
+                    let name = "destroy_process_group".to_owned();
+                    self.enter(thread, (name, Nature::Destroy));
                 }
                 name => {
                     if let Some(call) = CALLS.iter().find(|call| **call == name) {
-                        self.enter(name.to_owned(), nature(call));
+                        self.enter(thread, (name.to_owned(), nature(call)));
                     }
                 }
             }
@@ -147,21 +144,21 @@ impl Stacks {
     }
 
     /// Notes the call that a rank is in: the outermost, which comes last.
-    fn enter(&mut self, name: String, nature: Nature) {
+    fn enter(&mut self, thread: &mut MainThread, (name, nature): (String, Nature)) {
         let edge = Edge::Begin;
         let mark = Mark { edge, name, nature };
         match (self.rank, self.local) {
             (Some(rank), _) => drop(self.ranks.insert(rank, mark)),
             (None, Some(local)) => {
-                if self.is_in_call {
+                if thread.is_in_call {
                     self.locals.pop();
                 }
                 self.locals.push((local, mark));
             }
             (None, None) => self.strays.push(mark),
         }
-        self.is_in_call = true;
-        self.message = None;
+        thread.is_in_call = true;
+        thread.message = None;
     }
 }
 

@@ -262,7 +262,7 @@ pub struct AwaitedThread {
     pub name: String,
     /// The text of the program's line that it is at.
     pub text: String,
-    /// That line: `FILE:LINE`.
+    /// The location of that line: `FILE:LINE`.
     pub at: String,
 }
 

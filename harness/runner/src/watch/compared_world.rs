@@ -362,19 +362,20 @@ fn elsewhere(call_trace: &CallTrace) -> Option<(TraceEvent, Duration)> {
 
 /// Returns the line of the program's own code that a rank is in, and for how long it has made no call; none if that is not known.
 fn own_line(call_trace: &CallTrace) -> Option<(TraceEvent, Duration)> {
-    let line = call_trace.own.as_ref();
     let threads: Vec<String> = (call_trace.threads.iter())
         .map(|thread| format!("{} (in `{}`, {})", thread.name, thread.text, thread.at))
         .collect();
-    let (mut text, at) = match (call_trace.finished, line) {
-        (true, _) if !threads.is_empty() => ("the end of its program".to_owned(), ""),
-        (true, None) => ("the end of its program".to_owned(), ""),
-        (true, Some(line)) => (
-            format!("the end of its program, `{}`", line.text),
-            line.at.as_str(),
-        ),
-        (false, Some(line)) => (format!("its own code, `{}`", line.text), line.at.as_str()),
-        (false, None) => return None,
+    // At the end of the program the threads say more than the line of Python's own that waits for them.
+    let is_told = !call_trace.finished || threads.is_empty();
+    let line = call_trace.own.as_ref().filter(|_| is_told);
+    let place = match call_trace.finished {
+        true => "the end of its program",
+        false => "its own code",
+    };
+    let (mut text, at) = match line {
+        Some(line) => (format!("{place}, `{}`", line.text), line.at.as_str()),
+        None if call_trace.finished => (place.to_owned(), ""),
+        None => return None,
     };
     if !threads.is_empty() {
         text += &format!(", where it waits for thread {}", threads.join(", "));
