@@ -1,7 +1,7 @@
 """The call trace of one process: its torch.distributed calls, and where its main thread is.
 
 `CallTrace` is told of calls by the wrappers of `allranks_patch`, on the program's threads. A thread of its own writes
-the trace to a file that ``allranks watch`` reads: ``harness/runner/src/watch/call_trace.rs`` says which fields.
+the trace to a file that ``allranks watch`` reads: ``harness/runner/src/watch/trace/call_trace.rs`` says which fields.
 """
 
 from __future__ import annotations

@@ -1,209 +1,58 @@
 //! Runs any distributed program under the hang diagnosis, which looks at it from outside.
 //!
 //! In: a command. Out: [`Event`]s while it runs, and how it ended. The program needs no changes: its ranks are found by
-//! their environments, their processes and sockets are looked at, and Python processes write a [`call_trace`] of their
+//! their environments, their processes and sockets are looked at, and Python processes write a call trace ([`trace`]) of their
 //! torch.distributed calls, by a module that Python itself loads at start. From these comes the [`evidence`] for
-//! [`allranks_diagnose`]; [`hang_detector`] decides when a verdict is reported.
+//! [`allranks_diagnose`]; [`detector`] decides when a verdict is reported.
 //!
 //! | module | holds |
 //! |---|---|
-//! | `program` | starts the command, passes signals on, kills what it leaves |
-//! | `subreaper` | the process between the watcher and the command |
-//! | `call_trace` | reads what a Python process writes of its calls |
-//! | `record` | reads what torch's flight recorder writes |
-//! | `recorder` | puts the recorded collectives into the call trace |
-//! | `device_messages` | finds the messages that a rank's device has not carried out |
-//! | `job` | finds the ranks among the processes |
-//! | `hosts` | decides which addresses name the same host |
-//! | `evidence` | builds the hang evidence of a job |
-//! | `compared_world` | describes each rank of one world, from its call trace |
-//! | `sub_world` | finds a world that only some of a job's ranks are in |
-//! | `hang_detector` | detects hangs in all worlds of a program |
-//! | `world_detector` | decides when hang evidence of one world is reported |
-//! | `late_rank` | how long a rank may keep others waiting, and what to do about it |
-//! | `own_wait` | what a rank's own code waits in, and for how long it may |
-//! | `below` | what the processes below ranks have used of the processor |
-//! | `reach` | whether an endpoint that ranks dial can be reached |
-//! | `evidence_files` | the files of one watch, written anew while its worlds live |
-//! | `node_evidence` | keeps what one node has seen as a file, and merges the files of several |
-//! | `shared_job` | judges the evidence of all nodes of a job while it runs |
-//! | `other_watches` | the other watches of a job on several nodes, and which of them go on |
-//! | `unreachable_master` | finds a rank 0 whose endpoint another host cannot reach |
-//! | `member` | what one watch of a job on several nodes tells the others of itself |
-//! | `lone_worlds` | finds processes that were started as one world and are each alone |
-//! | `idle_launcher` | finds a launcher that waits for other nodes |
-//! | `deadlock` | finds ranks whose threads wait for each other |
-//! | `script` | finds a shell script that may still start ranks |
-//! | `file_locks` | finds ranks that wait for the lock of a file |
-//! | `shared_memory` | finds ranks that may wait for what another one writes into shared memory |
-//! | `kernel_wait` | what a process waits for, by where it sleeps in the kernel |
+//! | `command` | the command that is watched, and the process between it and the watcher |
+//! | `trace` | what a Python process writes of its calls: the call trace, and what torch's flight recorder knows besides |
+//! | `ranks` | the ranks among the processes of a program |
+//! | `endpoints` | the addresses at which ranks meet |
+//! | `waits` | what a rank waits for besides its peers, and for how long it may |
+//! | `evidence` | the hang evidence of one world, from its processes and their call traces |
+//! | `detector` | when what is seen of a program is worth a report |
+//! | `nodes` | what the watches of a job on several nodes tell each other, and the verdict from all of it |
 //! | `attach` | looks at a job that was not started by this program |
+//!
+//! Each folder uses those above it in this table, and none below it.
 //!
 //! A run of the suite watches the programs that it starts itself by [`Monitor`].
 //!
 //! Linux only; elsewhere no ranks are found, and the command just runs.
 
 mod attach;
-mod below;
-mod call_trace;
-mod compared_world;
-mod deadlock;
-mod device_messages;
+mod command;
+mod detector;
+mod endpoints;
 mod evidence;
-mod evidence_files;
-mod file_locks;
-mod hang_detector;
-mod hosts;
-mod idle_launcher;
-mod job;
-mod kernel_wait;
-mod late_rank;
-mod lone_worlds;
-mod member;
-mod node_evidence;
-mod other_watches;
-mod own_wait;
-mod program;
-mod reach;
-mod record;
-mod recorder;
-mod script;
-mod shared_job;
-mod shared_memory;
-mod sub_world;
-mod subreaper;
+mod nodes;
+mod ranks;
 #[cfg(test)]
 mod tests;
-mod unreachable_master;
-mod world_detector;
+mod trace;
+mod waits;
 
-use std::ffi::OsString;
 use std::io;
-use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use tokio::signal::unix::{SignalKind, signal};
 
 pub use attach::{Attached, attach};
-pub use hang_detector::Event;
-pub use node_evidence::{EvidenceError, WorldReport, is_evidence, judge};
-pub use subreaper::subreaper;
+pub use command::settings::{Ending, Settings};
+pub use command::subreaper::subreaper;
+pub use detector::hang_detector::Event;
+pub use nodes::node_evidence::{EvidenceError, WorldReport, is_evidence, judge};
 
-pub(crate) use program::{FOLDER, unpack_modules};
+pub(crate) use command::program::{FOLDER, unpack_modules};
+pub(crate) use detector::monitor::{Monitor, PERIOD};
 
-use allranks_model::diagnosis::Diagnosis;
-use evidence_files::EvidenceFiles;
-use hang_detector::HangDetector;
-use job::Job;
-use program::Program;
-use shared_job::SharedJob;
-
-/// Interval between two looks.
-pub(crate) const PERIOD: Duration = Duration::from_millis(250);
-
-/// What is watched, and how.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// The command and its arguments.
-    pub command: Vec<OsString>,
-    /// Path of the allranks binary, which runs the subreaper.
-    pub binary: PathBuf,
-    /// True if Python processes write call traces.
-    pub stacks: bool,
-    /// How long nothing moves before a verdict or a report that is not proved.
-    pub patience: Duration,
-    /// True if a verdict ends the program.
-    pub kill_on_verdict: bool,
-    /// The folder for what is seen of each world, to be judged together with what other nodes see.
-    pub evidence: Option<PathBuf>,
-    /// True if that folder is shared with the watches of the job's other nodes, and one verdict is reported for all.
-    pub is_shared: bool,
-}
-
-/// How a watched command ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
-    /// By itself: its exit code, or 128 and the number of the signal.
-    Own(u8),
-    /// Killed because of a verdict.
-    Verdict,
-    /// Killed after two signals to the watcher: 128 and the number of the last.
-    Interrupted(u8),
-}
-
-/// Looks at the processes of one program from outside.
-#[derive(Debug)]
-pub(crate) struct Monitor {
-    job: Job,
-    detector: HangDetector,
-    has_noted_lone: bool,
-    /// When the monitor was made, and its patience; `None` once a rank, or a launcher without ranks, has been seen.
-    without_ranks: Option<(Instant, Duration)>,
-}
-
-impl Monitor {
-    /// Makes a monitor of the processes that carry this token, whose Python processes write call traces into this
-    /// folder.
-    pub(crate) fn new(token: &str, call_traces: &Path, patience: Duration) -> Self {
-        Self {
-            job: Job::new(token, call_traces),
-            detector: HangDetector::new(patience),
-            has_noted_lone: false,
-            without_ranks: Some((Instant::now(), patience)),
-        }
-    }
-
-    /// Looks at the processes again. Returns what must be reported. To be called every [`PERIOD`]; takes milliseconds.
-    pub(crate) fn look(&mut self) -> Vec<Event> {
-        self.job.look();
-        let mut events = self.detector.consider(&mut self.job);
-        if !self.has_noted_lone
-            && let Some(text) = lone_worlds::lone_worlds(&self.job.living())
-        {
-            self.has_noted_lone = true;
-            events.push(Event::Note(text));
-        }
-        events.extend(self.idle_launcher().map(Event::Note));
-        events
-    }
-
-    /// Returns, once, a line on a launcher that has started no rank within the patience.
-    fn idle_launcher(&mut self) -> Option<String> {
-        let (since, patience) = self.without_ranks?;
-        if !self.job.ranks().is_empty() {
-            self.without_ranks = None;
-            return None;
-        }
-        if since.elapsed() < patience {
-            return None;
-        }
-        self.without_ranks = None;
-        let pids = self.job.pids.iter();
-        let commands: Vec<_> = pids
-            .map(|pid| (*pid, allranks_host::arguments(*pid)))
-            .collect();
-        idle_launcher::idle_launcher(&commands, since.elapsed())
-    }
-
-    /// Returns the diagnosis at this moment, whether it is proved or not; none of a program without ranks.
-    pub(crate) fn diagnosis(&mut self) -> Option<Diagnosis> {
-        self.detector.diagnosis(&self.job)
-    }
-
-    /// Returns the endpoints that ranks dial and that cannot be reached from here, each with the reason.
-    fn unreached(&mut self) -> Vec<(String, String)> {
-        self.detector.unreached(&self.job)
-    }
-
-    /// Returns the version of torch that some process has imported, from its call trace; none if that is not known.
-    pub(crate) fn torch(&self) -> Option<String> {
-        self.job.torch()
-    }
-}
-
-/// From one writing of evidence to the next, in looks.
-const EVIDENCE_LOOKS: u32 = 8;
+use command::program::Program;
+use detector::hang_detector;
+use nodes::evidence_files::{EVIDENCE_LOOKS, EvidenceFiles};
+use nodes::shared_job::SharedJob;
 
 /// Runs the command to its end and tells what is seen of it.
 ///

@@ -5,10 +5,10 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
 
-use super::evidence::evidence;
-use super::hosts::Hosts;
-use super::job::{Job, RankProcess};
-use super::late_rank::has_left_a_request;
+use crate::watch::endpoints::hosts::Hosts;
+use crate::watch::evidence::hang_evidence::evidence;
+use crate::watch::ranks::job::{Job, RankProcess};
+use crate::watch::waits::late_rank::has_left_a_request;
 use allranks_diagnose::diagnose;
 use allranks_host::Activity;
 use allranks_model::diagnosis::{Confidence, HangKind};
@@ -201,7 +201,9 @@ fn environments_alone_tell_claims() {
     )
     .unwrap();
     assert_eq!(diagnose(&seen).kind, HangKind::Unknown);
-    let verdict_on = super::evidence::as_assigned(&seen, &job.ranks(), &|_| false, hosts).unwrap();
+    let verdict_on =
+        crate::watch::evidence::hang_evidence::as_assigned(&seen, &job.ranks(), &|_| false, hosts)
+            .unwrap();
     let verdict = diagnose(&verdict_on);
     assert_eq!(verdict.kind, HangKind::PortMismatch);
     assert_eq!(verdict.culprits.len(), 1);

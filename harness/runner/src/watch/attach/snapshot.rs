@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use super::stack::{OwnCode, StackActivity, StackPlace, Stacks};
-use crate::watch::evidence::assigned_endpoint;
-use crate::watch::hosts::Hosts;
-use crate::watch::job::RankProcess;
-use crate::watch::late_rank::SHORTEST_LIMIT;
-use crate::watch::own_wait::{IDLE_PATIENCES, OwnWait, WAITING_PATIENCES};
+use crate::watch::endpoints::hosts::Hosts;
+use crate::watch::evidence::hang_evidence::assigned_endpoint;
+use crate::watch::ranks::job::RankProcess;
+use crate::watch::trace::own_wait::{IDLE_PATIENCES, OwnWait, WAITING_PATIENCES};
+use crate::watch::waits::late_rank::SHORTEST_LIMIT;
 use allranks_diagnose::{EventKind, Process, RankState, Rendezvous, SeenCall, TraceEvent};
 use allranks_host as host;
 use allranks_host::{Activity, ProcessEntry, Thread};

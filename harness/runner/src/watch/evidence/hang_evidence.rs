@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 use super::compared_world::ComparedWorld;
-use super::deadlock;
-use super::file_locks;
-use super::hosts::Hosts;
-use super::job::RankProcess;
-use super::reach::Reach;
-use super::shared_memory;
+use crate::watch::endpoints::hosts::Hosts;
+use crate::watch::endpoints::reach::Reach;
+use crate::watch::ranks::job::RankProcess;
+use crate::watch::waits::deadlock;
+use crate::watch::waits::file_locks;
+use crate::watch::waits::shared_memory;
 use allranks_diagnose::{
     Collective, EventKind, ForeignListener, HangEvidence, Rendezvous, TraceEvent,
 };

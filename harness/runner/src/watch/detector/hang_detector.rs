@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::hosts::Hosts;
-use super::job::{Job, RankProcess};
-use super::recorder;
 use super::world_detector::{Ranks, WorldDetector};
+use crate::watch::endpoints::hosts::Hosts;
+use crate::watch::ranks::job::{Job, RankProcess};
+use crate::watch::trace::recorder;
 use crate::world::Orphan;
 use allranks_model::diagnosis::{Diagnosis, HangKind};
 use allranks_model::names::Rank;
@@ -178,8 +178,8 @@ mod tests {
     use allranks_diagnose::{HangEvidence, diagnose};
 
     use super::*;
-    use crate::watch::late_rank::behind;
-    use crate::watch::own_wait::OwnWait;
+    use crate::watch::trace::own_wait::OwnWait;
+    use crate::watch::waits::late_rank::behind;
 
     #[test]
     fn advice_on_a_single_culprit_has_its_process_id() {

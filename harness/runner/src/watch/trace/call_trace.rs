@@ -88,7 +88,7 @@ pub struct CallTrace {
     pub record: Option<Arc<Record>>,
     /// When the process last wrote its heartbeat.
     #[serde(skip)]
-    pub(super) beat: Option<SystemTime>,
+    pub beat: Option<SystemTime>,
     /// The file's content, to tell whether it has changed.
     #[serde(skip)]
     text: Arc<[u8]>,

@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use tempfile::TempDir;
 use tokio::process::{Child, Command};
 
-use super::Settings;
+use super::settings::Settings;
 use crate::world::{Orphan, TOKEN, end_remains};
 use allranks_host as host;
 

@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn the_names_are_those_of_the_call_trace_and_others_are_unknown() {
-        let trace = include_str!("../../python/allranks_watch/allranks_trace.py");
+        let trace = include_str!("../../../python/allranks_watch/allranks_trace.py");
         let (_, rest) = trace.split_once("def kind_of_place").unwrap();
         let (body, _) = rest.split_once("\ndef ").unwrap();
         let mut returned = 0;

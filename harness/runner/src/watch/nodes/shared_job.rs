@@ -14,12 +14,12 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use super::hang_detector::Event;
-use super::lone_worlds::lone_worlds;
 use super::member::{Member, write_whole};
 use super::node_evidence::{self, NodeEvidence, WorldReport};
 use super::other_watches::OtherWatches;
 use super::unreachable_master::unreachable_master;
+use crate::watch::detector::hang_detector::Event;
+use crate::watch::ranks::lone_worlds::lone_worlds;
 use allranks_model::diagnosis::{Diagnosis, HangKind};
 use allranks_model::names::Rank;
 

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::call_trace::{Call, CallTrace};
-use super::job::RankProcess;
 use super::kernel_wait::{KernelWait, kernel_wait};
-use super::own_wait::OwnWait;
+use crate::watch::ranks::job::RankProcess;
+use crate::watch::trace::call_trace::{Call, CallTrace};
+use crate::watch::trace::own_wait::OwnWait;
 use allranks_diagnose::{EventKind, HangEvidence, RankState};
 use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
 use allranks_model::names::Rank;

@@ -39,7 +39,7 @@ impl Member {
     }
 
     /// Makes the file's content for this process, on a host of this name.
-    pub(super) fn on(host: String) -> Self {
+    pub fn on(host: String) -> Self {
         Self {
             format: FORMAT,
             host,

@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::call_trace::{Call, CallTrace, Entry, Inside};
-use super::device_messages;
-use super::evidence::assigned_endpoint;
-use super::hosts::Hosts;
-use super::job::RankProcess;
+use super::hang_evidence::assigned_endpoint;
 use super::sub_world::SubWorld;
+use crate::watch::endpoints::hosts::Hosts;
+use crate::watch::ranks::job::RankProcess;
+use crate::watch::trace::call_trace::{Call, CallTrace, Entry, Inside};
+use crate::watch::trace::device_messages;
 use allranks_diagnose::{
     A_CALL, Collective, EventKind, GROUPS_OF_CALLER, Message, Process, RankState, RankWait,
     Remaining, Rendezvous, TraceEvent, list,

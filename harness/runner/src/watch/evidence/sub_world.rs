@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::call_trace::{Call, CallTrace};
-use super::job::RankProcess;
+use crate::watch::ranks::job::RankProcess;
+use crate::watch::trace::call_trace::{Call, CallTrace};
 use allranks_model::names::Rank;
 
 /// A world of some of a job's ranks, which have met at a place of their own, and may have been in different numbers of worlds before.

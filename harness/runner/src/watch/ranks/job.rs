@@ -8,9 +8,9 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
-use super::call_trace::{Call, CallTrace};
-use super::recorder;
 use super::script;
+use crate::watch::trace::call_trace::{Call, CallTrace};
+use crate::watch::trace::recorder;
 use crate::world::TOKEN;
 use allranks_host as host;
 use allranks_host::{Activity, TaggedProcess};
@@ -38,9 +38,9 @@ pub struct Job {
 
 /// Rank and world size that an environment claims.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct ClaimedRank {
-    pub(super) rank: Option<u32>,
-    pub(super) size: Option<u32>,
+pub struct ClaimedRank {
+    pub rank: Option<u32>,
+    pub size: Option<u32>,
 }
 
 /// A process that is a rank.
@@ -90,7 +90,7 @@ impl RankProcess {
 
 impl RankProcess {
     /// Returns the world size that it claims, in the same way.
-    pub(super) fn world_size(&self) -> Option<u32> {
+    pub fn world_size(&self) -> Option<u32> {
         self.number("WORLD_SIZE").or_else(|| {
             let entries = &self.traced.as_ref().or(self.call_trace.as_ref())?.entries;
             entries.iter().rev().find_map(|entry| match entry.call {
@@ -102,7 +102,7 @@ impl RankProcess {
 
     /// Returns what tells its world from others on this host: the endpoint that its launcher told it, or else that of
     /// its own init, and the launcher's attempt.
-    pub(super) fn place(&self) -> String {
+    pub fn place(&self) -> String {
         let value = |name: &str| self.environment.get(name).cloned();
         let assigned = value("MASTER_ADDR").zip(value("MASTER_PORT"));
         let traced = self.traced.as_ref().or(self.call_trace.as_ref());
@@ -140,7 +140,7 @@ impl RankProcess {
 }
 
 impl ClaimedRank {
-    pub(super) fn of(environment: &BTreeMap<String, String>) -> Self {
+    pub fn of(environment: &BTreeMap<String, String>) -> Self {
         let number = |name: &str| environment.get(name)?.trim().parse().ok();
         Self {
             rank: number("RANK"),
@@ -148,7 +148,7 @@ impl ClaimedRank {
         }
     }
 
-    pub(super) fn is_whole(&self) -> bool {
+    pub fn is_whole(&self) -> bool {
         self.rank.is_some() && self.size.is_some()
     }
 }
@@ -422,7 +422,7 @@ impl Job {
 
 /// Numbers ranks: each gets the rank that it claims; a process whose claim is taken, or that makes none, gets a free
 /// number.
-pub(super) fn numbered<'a>(ranks: &[&'a RankProcess]) -> Vec<(Rank, &'a RankProcess)> {
+pub fn numbered<'a>(ranks: &[&'a RankProcess]) -> Vec<(Rank, &'a RankProcess)> {
     let mut taken: BTreeMap<u32, &RankProcess> = BTreeMap::new();
     let mut others = Vec::new();
     for rank in ranks {
@@ -454,7 +454,7 @@ fn ranks<'a>(
 }
 
 /// The ranks among the living; of a family, the first process with `has_calls` is the rank, or else the outermost.
-pub(super) fn ranks_that_speak<'a>(
+pub fn ranks_that_speak<'a>(
     members: &'a [TaggedProcess],
     has_calls: impl Fn(u32) -> bool + 'a,
     inherited: &'a ClaimedRank,

@@ -8,39 +8,39 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// Seconds by which the times of the record and of the call trace may differ; both come from the machine's clock.
-pub(super) const CLOCK: f64 = 0.000_01;
+pub const CLOCK: f64 = 0.000_01;
 
 /// The fields that count of what torch's recorder wrote.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Record {
     #[serde(default)]
-    pub(super) entries: Vec<RecordEntry>,
+    pub entries: Vec<RecordEntry>,
 }
 
 /// One op that a backend issued; of coalesced ops, one entry each with the same number.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct RecordEntry {
-    pub(super) collective_seq_id: u64,
-    pub(super) profiling_name: String,
+pub struct RecordEntry {
+    pub collective_seq_id: u64,
+    pub profiling_name: String,
     /// The library's name of the group, and its description.
-    pub(super) process_group: Vec<String>,
+    pub process_group: Vec<String>,
     #[serde(default)]
-    pub(super) input_sizes: Value,
+    pub input_sizes: Value,
     #[serde(default)]
-    pub(super) input_dtypes: Vec<String>,
+    pub input_dtypes: Vec<String>,
     #[serde(default)]
-    pub(super) retired: bool,
+    pub retired: bool,
     #[serde(default)]
-    pub(super) is_p2p: bool,
+    pub is_p2p: bool,
     /// Its number among the messages of the group, from 1; messages of one batch, and the entry for their end, share it.
     #[serde(default)]
-    pub(super) p2p_seq_id: u64,
+    pub p2p_seq_id: u64,
     #[serde(default)]
-    pub(super) state: String,
+    pub state: String,
     #[serde(default)]
-    pub(super) thread_name: Option<String>,
+    pub thread_name: Option<String>,
     /// When it was issued: nanoseconds since 1970.
-    pub(super) time_created_ns: u64,
+    pub time_created_ns: u64,
 }
 
 /// The record's name for the entry that stands for all ops of a batch, after those.
@@ -48,23 +48,23 @@ const BATCH: &str = "coalesced";
 
 impl RecordEntry {
     /// Returns the op without the backend: `recv 1<-0`.
-    pub(super) fn op(&self) -> &str {
+    pub fn op(&self) -> &str {
         let name = &self.profiling_name;
         name.split_once(':').map_or(name, |(_, op)| op)
     }
 
     /// Returns the library's name of its group; empty if the record has none.
-    pub(super) fn group(&self) -> &str {
+    pub fn group(&self) -> &str {
         self.process_group.first().map_or("", String::as_str)
     }
 
     /// Returns when it was issued, in seconds since 1970.
-    pub(super) fn time(&self) -> f64 {
+    pub fn time(&self) -> f64 {
         self.time_created_ns as f64 / 1e9
     }
 
     /// Returns true if it stands for a batch.
-    pub(super) fn is_batch(&self) -> bool {
+    pub fn is_batch(&self) -> bool {
         self.op().starts_with(BATCH)
     }
 }
@@ -72,7 +72,7 @@ impl RecordEntry {
 impl Record {
     /// Returns the entries of collectives, in the order in which they were issued. An entry that stands for a batch of messages is
     /// none of them, although it has the number of the collective before the batch.
-    pub(super) fn collectives(&self) -> impl Iterator<Item = &RecordEntry> {
+    pub fn collectives(&self) -> impl Iterator<Item = &RecordEntry> {
         let mut of_messages: BTreeMap<&str, bool> = BTreeMap::new();
         self.entries.iter().filter(move |entry| {
             let after_message = of_messages.entry(entry.group()).or_default();

@@ -3,18 +3,20 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use super::below::Below;
-use super::call_trace::CallTrace;
-use super::evidence::{as_assigned, endpoints_without_listener, evidence, evidence_of_ranks};
 use super::hang_detector::{Event, is_of_stopped};
-use super::hosts::Hosts;
-use super::job::RankProcess;
-use super::late_rank::{
+use crate::watch::endpoints::hosts::Hosts;
+use crate::watch::endpoints::reach::Reach;
+use crate::watch::evidence::hang_evidence::{
+    as_assigned, endpoints_without_listener, evidence, evidence_of_ranks,
+};
+use crate::watch::ranks::job::RankProcess;
+use crate::watch::trace::call_trace::CallTrace;
+use crate::watch::trace::own_wait::{IDLE_PATIENCES, LateRank, OwnWait, WAITING_PATIENCES};
+use crate::watch::waits::below::Below;
+use crate::watch::waits::late_rank::{
     SHORTEST_LIMIT, fact_of, has_left_a_request, is_silent, late_verdict, own_wait,
     processor_ticks, sleep_of,
 };
-use super::own_wait::{IDLE_PATIENCES, LateRank, OwnWait, WAITING_PATIENCES};
-use super::reach::Reach;
 use allranks_diagnose::{HangEvidence, diagnose};
 use allranks_host::Activity;
 use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};

@@ -11,11 +11,11 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
-use super::call_trace::{Call, CallTrace};
-use super::evidence::{assigned_endpoint, evidence_of_ranks};
-use super::hosts::Hosts;
-use super::job::{Job, RankProcess};
-use super::record::Record;
+use crate::watch::endpoints::hosts::Hosts;
+use crate::watch::evidence::hang_evidence::{assigned_endpoint, evidence_of_ranks};
+use crate::watch::ranks::job::{Job, RankProcess};
+use crate::watch::trace::call_trace::{Call, CallTrace};
+use crate::watch::trace::record::Record;
 use crate::world::OF_OTHER_LAUNCHERS;
 use allranks_diagnose::{
     EventKind, HangEvidence, RankState, Rendezvous, SeenCall, TraceEvent, diagnose, list,
@@ -266,55 +266,55 @@ impl NodeEvidence {
     }
 
     /// Returns where its ranks meet.
-    pub(super) fn world(&self) -> &str {
+    pub fn world(&self) -> &str {
         self.world.trim()
     }
 
     /// Returns what tells the watch that wrote it from others of the job.
-    pub(super) fn writer(&self) -> String {
+    pub fn writer(&self) -> String {
         file_name(&format!("{}.{}", self.host, self.writer))
     }
 
     /// Returns when it was written, in seconds since 1970 by the writer's clock.
-    pub(super) fn at(&self) -> f64 {
+    pub fn at(&self) -> f64 {
         self.at
     }
 
     /// Returns for how many seconds nothing had moved when it was written.
-    pub(super) fn still_s(&self) -> f64 {
+    pub fn still_s(&self) -> f64 {
         self.still_s
     }
 
     /// Returns the name of its host.
-    pub(super) fn host(&self) -> &str {
+    pub fn host(&self) -> &str {
         &self.host
     }
 
     /// Returns its ranks, in order.
-    pub(super) fn ranks(&self) -> Vec<Rank> {
+    pub fn ranks(&self) -> Vec<Rank> {
         self.numbers().into_iter().map(Rank).collect()
     }
 
     /// Returns true if rank 0 is here and waits for the others in `init_process_group`.
-    pub(super) fn waits_as_first(&self) -> bool {
+    pub fn waits_as_first(&self) -> bool {
         let first = self.ranks.iter().find(|rank| rank.rank == 0);
         let inside = first.and_then(|rank| rank.trace.as_ref()?.inside.as_ref());
         inside.is_some_and(|inside| matches!(inside.entry.call, Call::Init { .. }))
     }
 
     /// Returns true if the command of its watch has ended.
-    pub(super) fn is_over(&self) -> bool {
+    pub fn is_over(&self) -> bool {
         self.is_over
     }
 
     /// Takes it as written at this time of this host's clock, whatever the writer's clock said.
-    pub(super) fn move_to(&mut self, at: f64) {
+    pub fn move_to(&mut self, at: f64) {
         self.began += at - self.at;
         self.at = at;
     }
 
     /// Takes it as true until this time: the command has ended, and no rank of it moves any more.
-    pub(super) fn last_until(&mut self, now: f64) {
+    pub fn last_until(&mut self, now: f64) {
         self.still_s += (now - self.at).max(0.0);
         // What goes on is newer.
         self.at = self.at.max(now - 0.001);
@@ -322,7 +322,7 @@ impl NodeEvidence {
     }
 
     /// Its ranks, with all times moved to the clock of this machine, and to now.
-    pub(super) fn processes(&self) -> impl Iterator<Item = RankProcess> + '_ {
+    pub fn processes(&self) -> impl Iterator<Item = RankProcess> + '_ {
         let passed = now() - self.at;
         self.ranks.iter().map(move |rank| {
             let trace = rank.trace.clone().map(|mut call_trace| {

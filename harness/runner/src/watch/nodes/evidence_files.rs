@@ -5,12 +5,17 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use super::{EVIDENCE_LOOKS, Monitor, Settings};
-use super::{evidence, node_evidence, node_evidence::NodeEvidence};
+use super::node_evidence::{self, NodeEvidence};
+use crate::watch::command::settings::Settings;
+use crate::watch::detector::monitor::Monitor;
+use crate::watch::evidence::hang_evidence;
+
+/// From one writing of evidence to the next, in looks.
+pub const EVIDENCE_LOOKS: u32 = 8;
 
 /// Writes what is seen of each world into files of a folder.
 #[derive(Debug)]
-pub(super) struct EvidenceFiles<'a> {
+pub struct EvidenceFiles<'a> {
     settings: &'a Settings,
     looks: u32,
     /// By world: its file, and when the first of its ranks was seen.
@@ -23,7 +28,7 @@ pub(super) struct EvidenceFiles<'a> {
 
 impl<'a> EvidenceFiles<'a> {
     /// Makes the files of a watch. None is written yet.
-    pub(super) fn new(settings: &'a Settings) -> Self {
+    pub fn new(settings: &'a Settings) -> Self {
         Self {
             settings,
             looks: 0,
@@ -35,7 +40,7 @@ impl<'a> EvidenceFiles<'a> {
 
     /// Writes every few looks, and when there is something to tell. Returns why that fails, unless it was told before: what
     /// cannot be written now may be written at the next look, and is no reason to end a job.
-    pub(super) fn write(&mut self, monitor: &Monitor, is_reported: bool) -> Option<String> {
+    pub fn write(&mut self, monitor: &Monitor, is_reported: bool) -> Option<String> {
         let folder = self.settings.evidence.as_deref()?;
         self.looks += 1;
         if !is_reported && !self.looks.is_multiple_of(EVIDENCE_LOOKS) {
@@ -84,7 +89,7 @@ impl<'a> EvidenceFiles<'a> {
                 .files
                 .get(&key)
                 .map_or_else(node_evidence::now, |(_, began)| *began);
-            let is_whole = evidence::is_whole(&ranks, true);
+            let is_whole = hang_evidence::is_whole(&ranks, true);
             let one = NodeEvidence::of(&ranks, began, still, self.settings.patience, is_whole);
             kept.insert(key, (one.write(folder)?, began));
         }
@@ -100,7 +105,7 @@ impl<'a> EvidenceFiles<'a> {
     }
 
     /// Removes all files: nothing hangs that has ended well.
-    pub(super) fn remove(&self) {
+    pub fn remove(&self) {
         for (path, _) in self.files.values() {
             let _ = std::fs::remove_file(path);
         }

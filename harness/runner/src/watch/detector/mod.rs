@@ -1,0 +1,11 @@
+//! When what is seen of a program is worth a report.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `hang_detector` | detects hangs in all worlds of a program |
+//! | `world_detector` | decides when hang evidence of one world is reported |
+//! | `monitor` | looks at the processes of one program, again and again |
+
+pub(super) mod hang_detector;
+pub(super) mod monitor;
+pub(super) mod world_detector;

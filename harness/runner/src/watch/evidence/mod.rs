@@ -1,0 +1,11 @@
+//! The hang evidence of one world, from its processes and their call traces.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `hang_evidence` | builds the hang evidence of a job |
+//! | `compared_world` | describes each rank of one world, from its call trace |
+//! | `sub_world` | finds a world that only some of a job's ranks are in |
+
+pub(super) mod compared_world;
+pub(super) mod hang_evidence;
+pub(super) mod sub_world;
