@@ -147,6 +147,8 @@ pub enum Class {
     CombinedAs(DType),
     /// MIN or MAX compared signed integers as unsigned ones, or the other way round.
     ComparedWithOtherSign,
+    /// What lies beyond one number came out as that number, with which MIN or MAX began.
+    WrongIdentity,
     /// A bitwise operator was applied to truth values.
     LogicalInsteadOfBitwise,
     /// Only bits of the upper half of each element are wrong.
@@ -250,6 +252,7 @@ impl Class {
             Self::ThroughFloat,
             Self::CombinedAs(DType::Float16),
             Self::ComparedWithOtherSign,
+            Self::WrongIdentity,
             Self::LogicalInsteadOfBitwise,
             Self::HighBitsWrong,
             Self::ElementsPermuted,
@@ -345,6 +348,7 @@ impl Class {
             Self::ThroughFloat => "through-float",
             Self::CombinedAs(_) => "combined-as-other-type",
             Self::ComparedWithOtherSign => "compared-with-other-sign",
+            Self::WrongIdentity => "wrong-identity",
             Self::LogicalInsteadOfBitwise => "logical-instead-of-bitwise",
             Self::HighBitsWrong => "high-bits-wrong",
             Self::ElementsPermuted => "elements-permuted",
@@ -494,6 +498,9 @@ impl Class {
             }
             Self::ComparedWithOtherSign => {
                 "signed integers were compared as unsigned ones, or unsigned as signed"
+            }
+            Self::WrongIdentity => {
+                "MIN or MAX began with a number that is not its identity: what lies beyond came out as that number"
             }
             Self::LogicalInsteadOfBitwise => {
                 "a bitwise operator was applied to truth values, not to bits"

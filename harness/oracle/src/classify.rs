@@ -282,6 +282,7 @@ impl<'a> Case<'a> {
     }
 
     /// Recognises results in which, from some element on, every piece holds what it held before or what this rank contributed.
+    /// The first of these elements may be what it must be in its first bytes alone.
     fn tail(&self) -> Option<Class> {
         let comparison = self.comparison;
         let unreduced = |element: &ElementRef<'a>| match element.piece.after {
@@ -301,6 +302,7 @@ impl<'a> Case<'a> {
                 got == comparison.before(&element)
                     || unreduced(&element) == Some(got)
                     || got == comparison.expected(&element)
+                    || index == first.index && self.is_cut(&element)
             });
             if !holds {
                 return None;
@@ -315,6 +317,16 @@ impl<'a> Case<'a> {
             } else {
                 Class::PrefixOnly(element.index)
             }
+        })
+    }
+
+    /// Returns true if an element's first bytes are what they must be, and the rest what was there before.
+    fn is_cut(&self, element: &ElementRef<'_>) -> bool {
+        let comparison = self.comparison;
+        let (expected, before) = (comparison.expected(element), comparison.before(element));
+        (1..comparison.size()).any(|bytes| {
+            let written = (1_u128 << (8 * bytes)) - 1;
+            comparison.got(element) == (expected & written) | (before & !written)
         })
     }
 

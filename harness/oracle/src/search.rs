@@ -55,6 +55,9 @@ fn transformed(comparison: Comparison<'_>, elements: &[ElementRef<'_>]) -> Optio
     if dtype.kind() != DTypeKind::Bool && (1..=bits / 2).any(cut) {
         return Some(Class::LowBitsLost);
     }
+    if began_elsewhere(comparison, elements) {
+        return Some(Class::WrongIdentity);
+    }
     match dtype.kind() {
         DTypeKind::Bool => each(&|_, got| got > 1).then_some(Class::BoolOutOfRange),
         DTypeKind::Complex => {
@@ -89,6 +92,36 @@ fn transformed(comparison: Comparison<'_>, elements: &[ElementRef<'_>]) -> Optio
     }
 }
 
+/// Returns true if MIN or MAX gave one and the same number wherever the right ones, at least two, lie beyond it.
+fn began_elsewhere(comparison: Comparison<'_>, elements: &[ElementRef<'_>]) -> bool {
+    let facts = &comparison.prepared.facts;
+    let is_min = match facts.purpose.reduce {
+        Some(ReduceOp::Min) => true,
+        Some(ReduceOp::Max) => false,
+        _ => return false,
+    };
+    let Some(began) = elements.first().map(|element| comparison.got(element)) else {
+        return false;
+    };
+    if facts.purpose.dtype.kind() == DTypeKind::Bool {
+        return false;
+    }
+    let number = |bits: u128| comparison.numbers(bits).0;
+    let right: HashSet<u128> = elements
+        .iter()
+        .map(|element| comparison.expected(element))
+        .collect();
+    let is_beyond = |bits: &u128| match is_min {
+        true => number(*bits) > number(began),
+        false => number(*bits) < number(began),
+    };
+    right.len() > 1
+        && right.iter().all(is_beyond)
+        && elements
+            .iter()
+            .all(|element| element.piece.after != Origin::Keep && comparison.got(element) == began)
+}
+
 /// The same for integers.
 fn whole_numbers(comparison: Comparison<'_>, elements: &[ElementRef<'_>]) -> Option<Class> {
     let facts = &comparison.prepared.facts;
@@ -112,7 +145,9 @@ fn whole_numbers(comparison: Comparison<'_>, elements: &[ElementRef<'_>]) -> Opt
     }
     let rounded = |element: &ElementRef<'_>, got: i128| {
         let value = expected(element);
-        got == value as f64 as i128 || got == value as f32 as i128
+        // 2^63, to which the largest are rounded, is no int64, and becomes its smallest number.
+        let is_smallest = value as f64 as i128 > i128::from(i64::MAX) && got == i64::MIN.into();
+        got == value as f64 as i128 || got == value as f32 as i128 || is_smallest
     };
     if bits == 64 && each(&rounded) {
         return Some(Class::ThroughFloat);
@@ -161,18 +196,23 @@ fn whole_numbers(comparison: Comparison<'_>, elements: &[ElementRef<'_>]) -> Opt
                 (bits > 8 && each(&high)).then_some(Class::HighBitsWrong)
             }
         }
-        ReduceOp::Product => {
+        op @ (ReduceOp::Sum | ReduceOp::Product) => {
             // What is too large for the integer becomes its largest or its smallest one.
             let in_float = |element: &ElementRef<'_>, got: i128| {
-                let factors = contributions(element);
-                let factors = factors.iter().map(|element| comparison.whole(element.bits));
-                let product: f64 = factors.map(|factor| factor as f64).product();
-                got == i128::from(product as i64) || got == i128::from(i64::MIN)
+                let all = contributions(element);
+                let all = all
+                    .iter()
+                    .map(|element| comparison.whole(element.bits) as f64);
+                let result: f64 = match op {
+                    ReduceOp::Sum => all.sum(),
+                    _ => all.product(),
+                };
+                got == i128::from(result as i64) || got == i128::from(i64::MIN)
             };
             let is_signed = facts.purpose.dtype.kind() == DTypeKind::Signed;
             (bits == 64 && is_signed && each(&in_float)).then_some(Class::ThroughFloat)
         }
-        ReduceOp::Sum | ReduceOp::Avg | ReduceOp::PremulSum => None,
+        ReduceOp::Avg | ReduceOp::PremulSum => None,
     }
 }
 

@@ -53,6 +53,14 @@ struct CommonDraw {
     position: u64,
 }
 
+impl CommonDraw {
+    /// Returns true at the indices, one in eight, at which the result of a comparison is to lie on the side of zero that loses, so
+    /// that a comparison that begins with zero is wrong.
+    fn is_beyond_zero(&self) -> bool {
+        self.word & 7 == 0
+    }
+}
+
 /// One rank's contribution to be written.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Block {

@@ -101,7 +101,14 @@ impl<R: Real> Draw for Finite<R> {
         let (lowest, highest) = R::EXPONENTS;
         let mut exponent = below(own, (highest - lowest) as u64 + 1) as i64 + i64::from(lowest);
         let mut negative = own & 1 == 1;
-        if turn().place == 0 {
+        let turn = turn();
+        let wins = turn.place == 0;
+        if turn.is_beyond_zero() {
+            negative = self.largest_wins;
+            if wins {
+                exponent = exponent.min(i64::from(lowest) + 1);
+            }
+        } else if wins {
             exponent = exponent.max(i64::from(highest) - 1);
             negative = !self.largest_wins;
         }
@@ -114,7 +121,8 @@ impl<R: Real> Draw for Finite<R> {
     }
 }
 
-/// Integers to be compared: any, and for the rank whose turn it is one among the sixteenth that wins.
+/// Integers to be compared: any, and for the rank whose turn it is one among the sixteenth that wins. At some indices all ranks'
+/// are on the side of zero that loses.
 pub(super) struct Extreme<I> {
     largest_wins: bool,
     element: PhantomData<I>,
@@ -134,10 +142,23 @@ impl<I: Integer> Draw for Extreme<I> {
 
     #[inline]
     fn input(&self, own: u64, turn: impl Fn() -> CommonDraw) -> I {
-        if turn().place != 0 {
+        let turn = turn();
+        let near = below(own, (I::LARGEST >> 3) + 1);
+        if I::SIGNED && turn.is_beyond_zero() {
+            let from_zero = if turn.place == 0 {
+                near
+            } else {
+                own & I::LARGEST
+            };
+            return I::from_word(if self.largest_wins {
+                !from_zero
+            } else {
+                from_zero
+            });
+        }
+        if turn.place != 0 {
             return I::from_word(own);
         }
-        let near = below(own, (I::LARGEST >> 3) + 1);
         let lowest = if I::SIGNED { !I::LARGEST } else { 0 };
         I::from_word(if self.largest_wins {
             I::LARGEST - near

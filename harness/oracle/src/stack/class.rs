@@ -22,6 +22,10 @@ pub(super) enum StackClass {
     AvgDividedTwice,
     /// The sum in place of the smallest or the largest.
     OpDidSum,
+    /// The smallest in place of the largest.
+    DidMin,
+    /// The largest in place of the smallest.
+    DidMax,
     /// The first rank's contribution is missing.
     #[strum(serialize = "rank-dropped")]
     FirstRankDropped,
@@ -98,6 +102,8 @@ impl StackClass {
             Self::AvgDidSum => "the sum in place of the average",
             Self::AvgDividedTwice => "the average was divided by the number of ranks twice",
             Self::OpDidSum => "the sum in place of the smallest or the largest",
+            Self::DidMin => "the smallest in place of the largest",
+            Self::DidMax => "the largest in place of the smallest",
             Self::FirstRankDropped => "the first rank's contribution is missing",
             Self::LastRankDropped => "the last rank's contribution is missing",
             Self::KthIsFirst => "a later tensor of the call has what belongs to its first",

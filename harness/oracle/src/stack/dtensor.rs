@@ -126,6 +126,10 @@ impl Redistribution {
 
     /// Reduces the matrices of ranks by the operator of the partial placement, `count` is what an average divides by.
     fn reduced(self, terms: &[u32], count: usize) -> Vec<f64> {
+        self.reduced_by(self.point.op, terms, count)
+    }
+
+    fn reduced_by(self, op: ReduceOp, terms: &[u32], count: usize) -> Vec<f64> {
         let matrices = self.summands(terms);
         let by = |better: fn(f64, f64) -> f64| {
             let all = matrices.iter().skip(1);
@@ -136,7 +140,7 @@ impl Redistribution {
                     .collect()
             })
         };
-        match self.point.op {
+        match op {
             ReduceOp::Min => by(f64::min),
             ReduceOp::Max => by(f64::max),
             ReduceOp::Avg => {
@@ -236,6 +240,13 @@ impl Redistribution {
             ReduceOp::Avg => (Class::AvgDidSum, sum(&self.summands(&terms))),
             _ => (Class::ReducedTwice, times(&self.matrix(), 2.0)),
         });
+        let other = match self.point.op {
+            ReduceOp::Min => Some((Class::DidMax, ReduceOp::Max)),
+            ReduceOp::Max => Some((Class::DidMin, ReduceOp::Min)),
+            _ => None,
+        };
+        let other = other.map(|(class, op)| (class, self.reduced_by(op, &terms, terms.len())));
+        wrong.extend(other);
         match mesh[..] {
             // Reduced along one of its two dimensions only.
             [outer, inner] if outer.is_partial() && inner.is_partial() => {

@@ -83,6 +83,12 @@ pub enum Bug {
     PlusZero,
     /// Integers stop at the ends of their range.
     Saturates,
+    /// Reductions begin with a zero.
+    BeginsAtZero,
+    /// Integers are added up as float64.
+    InDouble,
+    /// The last elements are never written, and of the one before its second half is not.
+    HalfPrefix(usize),
     /// NaNs lose their payload.
     QuietNan,
     /// Values are moved by adding them to zeros: denormals and the signs of zeros are lost, NaNs become the adder's.
@@ -190,6 +196,15 @@ impl Bug {
                     _ => a,
                 };
                 return elements[1..].iter().fold(elements[0].clone(), least);
+            }
+            Self::BeginsAtZero => elements.push(vec![0; dtype.size()]),
+            Self::InDouble => {
+                let whole = |bytes: &Vec<u8>| match scalar::decode(dtype, bytes) {
+                    Scalar::Whole(value) => value as f64,
+                    other => panic!("{other:?}"),
+                };
+                let sum: f64 = elements.iter().map(whole).sum();
+                return (sum as i64).to_le_bytes().to_vec();
             }
             Self::Saturates => {
                 let bits = 8 * dtype.size() as u32;
@@ -299,6 +314,15 @@ impl Bug {
                 let mut list = all(list);
                 let from = len.saturating_sub(count);
                 list[from..].iter_mut().for_each(|element| *element = None);
+                return list;
+            }
+            Self::HalfPrefix(count) => {
+                let mut list = all(list);
+                let from = len.saturating_sub(count);
+                list[from..].iter_mut().for_each(|element| *element = None);
+                if let Some(Some(cut)) = list.get_mut(from.saturating_sub(1)) {
+                    cut.truncate(dtype.size() / 2);
+                }
                 return list;
             }
             _ => {}

@@ -247,6 +247,29 @@ fn every_rank_matters_even_where_few_carry() {
 }
 
 #[test]
+fn comparisons_that_begin_with_zero() {
+    for op in REDUCING {
+        for dtype in FLOATS.into_iter().chain([DType::Int8, DType::Int64]) {
+            for reduce in [ReduceOp::Min, ReduceOp::Max] {
+                let check = with(op, 2, dtype, reduce);
+                is(&check, 2, Bug::BeginsAtZero, "wrong-identity");
+            }
+        }
+    }
+}
+
+#[test]
+fn cut_within_an_element() {
+    for dtype in [DType::Complex64, DType::Float32, DType::Int16] {
+        let check = OpCheck {
+            dtype,
+            ..check(Op::Broadcast, 3)
+        };
+        is(&check, 3, Bug::HalfPrefix(16), "prefix-only");
+    }
+}
+
+#[test]
 fn blocks_of_the_wrong_rank() {
     for op in [Op::AllGather, Op::AllGatherIntoTensor, Op::Gather] {
         let (class, sentence) = verdict(&check(op, 4), 4, Bug::SourceShifted(3));

@@ -242,6 +242,20 @@ fn integers_wrap_around() {
 }
 
 #[test]
+fn integers_are_no_floats() {
+    for ranks in [2, 3] {
+        let check = with(
+            Values::Extremes,
+            ALL_REDUCE,
+            ranks,
+            DType::Int64,
+            ReduceOp::Sum,
+        );
+        is(&check, Bug::InDouble, "through-float");
+    }
+}
+
+#[test]
 fn factors_differ_and_count_once() {
     for factor in [Factor::Scalar, Factor::Tensor, Factor::PerRank] {
         for values in [Values::Exact, Values::Random] {

@@ -133,7 +133,7 @@ impl World<'_> {
         let storage = &mut self.storages[rank][tensor.storage];
         for (at, element) in addresses.into_iter().zip(elements) {
             if let Some(element) = element {
-                storage[at * size..(at + 1) * size].copy_from_slice(&element);
+                storage[at * size..][..element.len()].copy_from_slice(&element);
             }
         }
     }
