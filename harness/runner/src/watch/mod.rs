@@ -8,7 +8,8 @@
 //! | module | holds |
 //! |---|---|
 //! | `command` | the command that is watched, and the process between it and the watcher |
-//! | `trace` | what a Python process writes of its calls: the call trace, and what torch's flight recorder knows besides |
+//! | `trace` | what a Python process writes of its calls, and torch's flight recorder in it beside them |
+//! | `recorder` | merges what torch's flight recorder knows of a rank with what its call trace saw |
 //! | `ranks` | the ranks among the processes of a program |
 //! | `endpoints` | the addresses at which ranks meet |
 //! | `waits` | what a rank waits for besides its peers, and for how long it may |
@@ -30,6 +31,7 @@ mod endpoints;
 mod evidence;
 mod nodes;
 mod ranks;
+mod recorder;
 #[cfg(test)]
 mod tests;
 mod trace;
@@ -43,14 +45,15 @@ use tokio::signal::unix::{SignalKind, signal};
 pub use attach::{Attached, attach};
 pub use command::settings::{Ending, Settings};
 pub use command::subreaper::subreaper;
-pub use detector::hang_detector::Event;
-pub use nodes::node_evidence::{EvidenceError, WorldReport, is_evidence, judge};
+pub use detector::event::Event;
+pub use nodes::evidence_paths::is_evidence;
+pub use nodes::node_evidence::EvidenceError;
+pub use nodes::world_report::{WorldReport, judge};
 
 pub(crate) use command::program::{FOLDER, unpack_modules};
 pub(crate) use detector::monitor::{Monitor, PERIOD};
 
 use command::program::Program;
-use detector::hang_detector;
 use nodes::evidence_files::{EVIDENCE_LOOKS, EvidenceFiles};
 use nodes::shared_job::SharedJob;
 
@@ -133,7 +136,7 @@ pub async fn watch(settings: &Settings, tell: &mut dyn FnMut(Event)) -> io::Resu
             // What has stopped a rank may let it go on.
             let is_final = match &event {
                 Event::StillStopped => true,
-                Event::Verdict(_) => shared.is_some() || !hang_detector::is_of_stopped(&event),
+                Event::Verdict(_) => shared.is_some() || !event.is_of_stopped(),
                 _ => false,
             };
             tell(event);

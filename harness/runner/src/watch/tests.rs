@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 
 use crate::watch::endpoints::hosts::Hosts;
 use crate::watch::evidence::hang_evidence::evidence;
-use crate::watch::ranks::job::{Job, RankProcess};
+use crate::watch::ranks::job::Job;
+use crate::watch::ranks::rank_process::RankProcess;
 use crate::watch::waits::late_rank::has_left_a_request;
 use allranks_diagnose::diagnose;
 use allranks_host::Activity;

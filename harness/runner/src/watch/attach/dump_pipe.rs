@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{Mode, OFlags, open};
 
-use crate::watch::ranks::job::RankProcess;
+use crate::watch::ranks::rank_process::RankProcess;
 use allranks_diagnose::HangEvidence;
 use allranks_diagnose::logs::Dumps;
 use allranks_model::diagnosis::Diagnosis;

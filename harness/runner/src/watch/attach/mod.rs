@@ -23,11 +23,14 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::watch::detector::hang_detector::Event;
+use crate::watch::detector::event::Event;
 use crate::watch::endpoints::hosts::Hosts;
-use crate::watch::evidence::hang_evidence::{foreign_listeners, is_whole};
-use crate::watch::nodes::node_evidence::{self, NodeEvidence, SeenPlace};
-use crate::watch::ranks::job::{RankProcess, numbered};
+use crate::watch::endpoints::listeners::foreign_listeners;
+use crate::watch::evidence::whole_world::is_whole;
+use crate::watch::nodes::node_evidence::{self, NodeEvidence};
+use crate::watch::nodes::seen_place::SeenPlace;
+use crate::watch::ranks::rank_process::RankProcess;
+use crate::watch::ranks::worlds::numbered;
 use crate::watch::trace::own_wait::OwnWait;
 use crate::watch::waits::late_rank::behind;
 use allranks_diagnose::{HangEvidence, Process, RankState, diagnose};

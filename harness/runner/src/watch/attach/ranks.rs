@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::stack::Stacks;
-use crate::watch::ranks::job::{ClaimedRank, RankProcess, ranks_that_speak};
+use crate::watch::ranks::claimed_rank::{ClaimedRank, ranks_that_speak};
+use crate::watch::ranks::rank_process::RankProcess;
 use crate::world::OF_OTHER_LAUNCHERS;
 use allranks_host as host;
 use allranks_host::{ProcessEntry, TaggedProcess};

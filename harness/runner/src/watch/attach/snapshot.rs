@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use super::stack::{OwnCode, StackActivity, StackPlace, Stacks};
 use crate::watch::endpoints::hosts::Hosts;
-use crate::watch::evidence::hang_evidence::assigned_endpoint;
-use crate::watch::ranks::job::RankProcess;
-use crate::watch::trace::own_wait::{IDLE_PATIENCES, OwnWait, WAITING_PATIENCES};
+use crate::watch::ranks::rank_process::RankProcess;
+use crate::watch::trace::own_wait::OwnWait;
 use crate::watch::waits::late_rank::SHORTEST_LIMIT;
+use crate::watch::waits::patiences::{IDLE_PATIENCES, WAITING_PATIENCES};
 use allranks_diagnose::{EventKind, Process, RankState, Rendezvous, SeenCall, TraceEvent};
 use allranks_host as host;
 use allranks_host::{Activity, ProcessEntry, Thread};
@@ -218,7 +218,7 @@ impl RankSnapshot {
 /// Returns the endpoint that a rank's launcher gave it; `None` if it told nothing, inner `None` while the address is looked up.
 fn rendezvous(process: &RankProcess, hosts: &mut Hosts) -> Option<Option<Rendezvous>> {
     let (rank, world_size) = process.number("RANK").zip(process.number("WORLD_SIZE"))?;
-    let place = assigned_endpoint(process)?;
+    let place = process.assigned_endpoint()?;
     let rendezvous = hosts.place(&place).map(|place| Rendezvous {
         method: "env".to_owned(),
         place,

@@ -4,33 +4,15 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::world_detector::{Ranks, WorldDetector};
+use super::event::Event;
+use super::moves::Ranks;
+use super::world_detector::WorldDetector;
 use crate::watch::endpoints::hosts::Hosts;
-use crate::watch::ranks::job::{Job, RankProcess};
-use crate::watch::trace::recorder;
-use crate::world::Orphan;
-use allranks_model::diagnosis::{Diagnosis, HangKind};
+use crate::watch::ranks::job::Job;
+use crate::watch::ranks::rank_process::RankProcess;
+use crate::watch::recorder::trust;
+use allranks_model::diagnosis::Diagnosis;
 use allranks_model::names::Rank;
-
-/// What the hang detector reports.
-#[derive(Clone, Debug)]
-pub enum Event {
-    /// A hang verdict.
-    Verdict(Diagnosis),
-    /// Nothing has moved for this long, and there is no verdict; the diagnosis says where each rank is.
-    Still(Diagnosis, Duration),
-    /// Ranks that a verdict has named as stopped are still stopped after 3 times the patience, in which a scheduler or a debugger
-    /// could have let them go on.
-    StillStopped,
-    /// A world that was reported before moves again.
-    Moves,
-    /// A job that was attached to does not hang; what is seen of it.
-    NotHung(String),
-    /// What must be known of the program, and accuses no rank.
-    Note(String),
-    /// Processes of the command that could not be killed.
-    Unkilled(Vec<Orphan>),
-}
 
 /// Detects hangs in all worlds of a program, each by itself.
 #[derive(Debug)]
@@ -146,18 +128,12 @@ impl HangDetector {
 /// Returns a line for each flight recorder that has overwritten its first collectives.
 fn lost_collectives(ranks: &Ranks<'_>) -> Vec<String> {
     let lines = ranks.iter().filter_map(|(rank, process)| {
-        let lost = recorder::lost(process.traced.as_ref()?);
+        let lost = trust::lost(process.traced.as_ref()?);
         (lost > 0).then(|| {
             format!("the flight recorder of rank {rank} has lost its first {lost} collectives")
         })
     });
     lines.collect()
-}
-
-/// Returns true if an event is a verdict on ranks that a signal or a debugger has stopped, and may let go on.
-#[must_use]
-pub fn is_of_stopped(event: &Event) -> bool {
-    matches!(event, Event::Verdict(one) if one.kind == HangKind::PeerStopped)
 }
 
 /// Puts the process id of a single culprit into the advice, where it stands for a process.

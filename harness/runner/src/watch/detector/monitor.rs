@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use super::hang_detector::{Event, HangDetector};
+use super::event::Event;
+use super::hang_detector::HangDetector;
 use crate::watch::ranks::idle_launcher;
 use crate::watch::ranks::job::Job;
 use crate::watch::ranks::lone_worlds;

@@ -3,34 +3,32 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use super::hang_detector::{Event, is_of_stopped};
+use super::event::Event;
+use super::moves::{Calls, MOMENT, RankMoves, Ranks, held, is_at_end, is_held};
 use crate::watch::endpoints::hosts::Hosts;
+use crate::watch::endpoints::listeners::endpoints_without_listener;
 use crate::watch::endpoints::reach::Reach;
-use crate::watch::evidence::hang_evidence::{
-    as_assigned, endpoints_without_listener, evidence, evidence_of_ranks,
-};
-use crate::watch::ranks::job::RankProcess;
+use crate::watch::evidence::hang_evidence::{as_assigned, evidence, evidence_of_ranks};
+use crate::watch::ranks::rank_process::RankProcess;
 use crate::watch::trace::call_trace::CallTrace;
-use crate::watch::trace::own_wait::{IDLE_PATIENCES, LateRank, OwnWait, WAITING_PATIENCES};
+use crate::watch::trace::own_wait::OwnWait;
 use crate::watch::waits::below::Below;
 use crate::watch::waits::late_rank::{
     SHORTEST_LIMIT, fact_of, has_left_a_request, is_silent, late_verdict, own_wait,
     processor_ticks, sleep_of,
 };
+use crate::watch::waits::patiences::{IDLE_PATIENCES, LateRank, WAITING_PATIENCES};
 use allranks_diagnose::{HangEvidence, diagnose};
 use allranks_host::Activity;
 use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
 use allranks_model::names::Rank;
-
-/// How long a proof must stand, while the ranks that it blames do not move.
-const MOMENT: Duration = Duration::from_millis(1000);
 
 /// Detects hangs in one world.
 #[derive(Debug)]
 pub struct WorldDetector {
     patience: Duration,
     /// What each rank did when it last changed.
-    last: BTreeMap<Rank, Trace>,
+    last: BTreeMap<Rank, RankMoves>,
     /// When any rank last moved, down to a line of its own code.
     moved: Instant,
     /// When any rank last began or ended a call, started, or ended.
@@ -47,25 +45,8 @@ pub struct WorldDetector {
     is_paced: bool,
 }
 
-/// The ranks of one world.
-pub type Ranks<'a> = [(Rank, &'a RankProcess)];
-
-/// What changes of a rank when it moves.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Trace {
-    pid: u32,
-    moves: u64,
-    /// The lines of its own code that its main thread is at, and the threads that this one waits for.
-    places: Vec<String>,
-    is_stopped: bool,
-    is_gone: bool,
-}
-
 /// What two verdicts must have in common to be the same: kind, culprits, and that the culprits have not moved.
 type VerdictKey = (HangKind, Vec<Rank>, Calls);
-
-/// By rank: its process id, and its progress (see [`CallTrace::progress`]).
-type Calls = BTreeMap<Rank, (u32, u64)>;
 
 /// The last report on a world.
 #[derive(Debug)]
@@ -76,31 +57,6 @@ struct LastReport {
     calls: Calls,
     /// Since when nothing had moved.
     since: Instant,
-}
-
-/// Returns the lines of its own code that a rank's main thread is at, and the threads that this one waits for.
-fn places(call_trace: &CallTrace) -> Vec<String> {
-    let own = call_trace.own.iter().map(|line| line.at.clone());
-    let threads = call_trace.threads.iter().map(|thread| thread.at.clone());
-    own.chain(threads).collect()
-}
-
-impl Trace {
-    /// Describes a rank as it is now.
-    fn of(process: &RankProcess) -> Self {
-        let call_trace = process.call_trace.as_ref();
-        Self {
-            pid: process.pid,
-            moves: call_trace.map_or(0, CallTrace::progress),
-            places: call_trace.map_or_else(Vec::new, places),
-            is_stopped: process.activity == Some(Activity::Stopped),
-            is_gone: process.activity == Some(Activity::Gone),
-        }
-    }
-
-    fn calls(&self) -> (u32, u64) {
-        (self.pid, self.moves)
-    }
 }
 
 impl WorldDetector {
@@ -190,7 +146,7 @@ impl WorldDetector {
             self.last_report = Some(LastReport {
                 is_verdict: matches!(event, Event::Verdict(_)),
                 stopped: match &event {
-                    Event::Verdict(verdict) if is_of_stopped(&event) => verdict.culprits.clone(),
+                    Event::Verdict(verdict) if event.is_of_stopped() => verdict.culprits.clone(),
                     _ => Vec::new(),
                 },
                 calls: self.calls(&held),
@@ -203,11 +159,11 @@ impl WorldDetector {
 
     /// Keeps what each rank does now, and when it last changed.
     fn note_moves(&mut self, ranks: &Ranks<'_>, now: Instant) {
-        let traces: BTreeMap<Rank, Trace> = ranks
+        let traces: BTreeMap<Rank, RankMoves> = ranks
             .iter()
-            .map(|(rank, process)| (*rank, Trace::of(process)))
+            .map(|(rank, process)| (*rank, RankMoves::of(process)))
             .collect();
-        let calls = |trace: &Trace| (trace.calls(), trace.is_stopped, trace.is_gone);
+        let calls = |trace: &RankMoves| (trace.calls(), trace.is_stopped, trace.is_gone);
         if !traces.values().map(calls).eq(self.last.values().map(calls)) {
             self.called = now;
         }
@@ -472,27 +428,4 @@ fn best(
         }
     }
     Some((verdict, evidence))
-}
-
-/// Returns true if a rank has run its program to the end, and its process has not ended.
-fn is_at_end(process: &RankProcess) -> bool {
-    let call_trace = process.call_trace.as_ref();
-    process.lives() && call_trace.is_some_and(|call_trace| call_trace.finished)
-}
-
-/// Returns true if a rank has been in one call, or in retries, for a moment.
-fn is_held(ranks: &Ranks<'_>) -> bool {
-    held(ranks).next().is_some()
-}
-
-/// Returns the ranks that have been in one call, or in retries, for a moment.
-fn held<'a>(ranks: &'a Ranks<'_>) -> impl Iterator<Item = Rank> + 'a {
-    ranks.iter().filter_map(|(rank, process)| {
-        let call_trace = process.call_trace.as_ref()?;
-        let is_inside = call_trace
-            .inside
-            .as_ref()
-            .is_some_and(|inside| inside.lasts() >= MOMENT);
-        (process.lives() && (is_inside || call_trace.is_retrying())).then_some(*rank)
-    })
 }

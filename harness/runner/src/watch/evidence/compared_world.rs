@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::hang_evidence::assigned_endpoint;
 use super::sub_world::SubWorld;
 use crate::watch::endpoints::hosts::Hosts;
-use crate::watch::ranks::job::RankProcess;
-use crate::watch::trace::call_trace::{Call, CallTrace, Entry, Inside};
-use crate::watch::trace::device_messages;
+use crate::watch::ranks::rank_process::RankProcess;
+use crate::watch::recorder::device_messages;
+use crate::watch::trace::call::{Call, Entry, Inside};
+use crate::watch::trace::call_trace::CallTrace;
 use allranks_diagnose::{
     A_CALL, Collective, EventKind, GROUPS_OF_CALLER, Message, Process, RankState, RankWait,
     Remaining, Rendezvous, TraceEvent, list,
@@ -263,7 +263,7 @@ impl ComparedWorld {
                 rank,
                 world_size,
             } => {
-                let assigned = match (method.as_str(), assigned_endpoint(process)) {
+                let assigned = match (method.as_str(), process.assigned_endpoint()) {
                     ("env" | "tcp", Some(assigned_endpoint)) => {
                         Some(hosts.place(&assigned_endpoint)?)
                     }

@@ -5,7 +5,9 @@
 //! | `hang_evidence` | builds the hang evidence of a job |
 //! | `compared_world` | describes each rank of one world, from its call trace |
 //! | `sub_world` | finds a world that only some of a job's ranks are in |
+//! | `whole_world` | decides whether all ranks of a world are on this host |
 
 pub(super) mod compared_world;
 pub(super) mod hang_evidence;
 pub(super) mod sub_world;
+pub(super) mod whole_world;

@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::watch::ranks::job::RankProcess;
-use crate::watch::trace::call_trace::{Call, CallTrace};
+use crate::watch::ranks::rank_process::RankProcess;
+use crate::watch::trace::call::Call;
+use crate::watch::trace::call_trace::CallTrace;
 use allranks_model::names::Rank;
 
 /// A world of some of a job's ranks, which have met at a place of their own, and may have been in different numbers of worlds before.

@@ -8,7 +8,7 @@ use std::time::Instant;
 use super::node_evidence::{self, NodeEvidence};
 use crate::watch::command::settings::Settings;
 use crate::watch::detector::monitor::Monitor;
-use crate::watch::evidence::hang_evidence;
+use crate::watch::evidence::whole_world::is_whole;
 
 /// From one writing of evidence to the next, in looks.
 pub const EVIDENCE_LOOKS: u32 = 8;
@@ -89,7 +89,7 @@ impl<'a> EvidenceFiles<'a> {
                 .files
                 .get(&key)
                 .map_or_else(node_evidence::now, |(_, began)| *began);
-            let is_whole = hang_evidence::is_whole(&ranks, true);
+            let is_whole = is_whole(&ranks, true);
             let one = NodeEvidence::of(&ranks, began, still, self.settings.patience, is_whole);
             kept.insert(key, (one.write(folder)?, began));
         }

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use super::evidence_paths::{file_name, host_name};
 use allranks_model::diagnosis::Diagnosis;
 
 /// Version of the file.
@@ -35,7 +36,7 @@ pub struct Member {
 impl Member {
     /// Makes the file's content for this process.
     pub fn here() -> Self {
-        Self::on(super::node_evidence::host_name())
+        Self::on(host_name())
     }
 
     /// Makes the file's content for this process, on a host of this name.
@@ -53,7 +54,7 @@ impl Member {
 
     /// Returns a name for the watch that is unique in the job; the names of its evidence files end with it.
     pub fn name(&self) -> String {
-        super::node_evidence::file_name(&format!("{}.{}", self.host, self.pid))
+        file_name(&format!("{}.{}", self.host, self.pid))
     }
 
     /// Writes the file again, with the next heartbeat number.

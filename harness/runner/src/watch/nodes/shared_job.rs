@@ -14,11 +14,13 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
+use super::evidence_paths::files;
 use super::member::{Member, write_whole};
-use super::node_evidence::{self, NodeEvidence, WorldReport};
+use super::node_evidence::{self, NodeEvidence};
 use super::other_watches::OtherWatches;
 use super::unreachable_master::unreachable_master;
-use crate::watch::detector::hang_detector::Event;
+use super::world_report::{WorldReport, judge_nodes};
+use crate::watch::detector::event::Event;
 use crate::watch::ranks::lone_worlds::lone_worlds;
 use allranks_model::diagnosis::{Diagnosis, HangKind};
 use allranks_model::names::Rank;
@@ -148,7 +150,7 @@ impl SharedJob {
         }
         let still: BTreeMap<String, (f64, Instant)> = stillness(&evidence, &self.versions);
         let nodes: Vec<NodeEvidence> = evidence.into_iter().map(|(_, node)| node).collect();
-        let mut reports = node_evidence::judge_nodes(nodes.clone());
+        let mut reports = judge_nodes(nodes.clone());
         for report in &mut reports {
             let still = still
                 .get(&report.world)
@@ -214,7 +216,7 @@ impl SharedJob {
             return Ok(());
         }
         let names = self.names();
-        for path in node_evidence::files(&self.folder) {
+        for path in files(&self.folder) {
             if node_evidence::read(&path).is_ok_and(|one| names.contains(&one.writer())) {
                 let _ = fs::remove_file(path);
             }
@@ -250,7 +252,7 @@ impl SharedJob {
     fn evidence(&mut self) -> io::Result<Vec<(PathBuf, NodeEvidence)>> {
         let now = node_evidence::now();
         let mut found = Vec::new();
-        let paths = node_evidence::files(&self.folder);
+        let paths = files(&self.folder);
         self.versions.retain(|path, _| paths.contains(path));
         for path in paths {
             // It may be removed meanwhile.

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::member::Member;
-use super::node_evidence::{NodeEvidence, WorldReport};
+use super::node_evidence::NodeEvidence;
+use super::world_report::WorldReport;
 use allranks_model::diagnosis::rank_set::named;
 use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
 use allranks_model::names::Rank;

@@ -3,8 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::job::RankProcess;
-use crate::watch::trace::call_trace::Call;
+use super::rank_process::RankProcess;
+use crate::watch::trace::call::Call;
 use crate::world::OF_OTHER_LAUNCHERS;
 
 /// Returns a line that says so; none while any process is in a larger world, has made none, or the launcher started one only. It

@@ -1,12 +1,6 @@
-//! Says what a rank is in at a line of its own code: how long it may keep others waiting there, and what to do about it.
+//! Says what a rank is in at a line of its own code, and what to do about it.
 
 use serde::{Deserialize, Serialize};
-
-/// How long, in multiples of the user's patience, a rank that others wait for may be in a wait of its own (a lock, a
-/// data loader, a breakpoint), idle, or at work, before it is reported as behind.
-pub const WAITING_PATIENCES: u32 = 3;
-pub const IDLE_PATIENCES: u32 = 5;
-pub const WORKING_PATIENCES: u32 = 10;
 
 /// What a rank is in at a line of its own code, by the frames of libraries below that line. `kind_of_place` of `allranks_trace.py` has
 /// the same names.
@@ -48,41 +42,6 @@ pub enum OwnWait {
     Unknown,
 }
 
-/// What a rank that others wait for does.
-#[derive(Clone, Copy, Debug)]
-pub struct LateRank {
-    /// What it is in.
-    pub wait: OwnWait,
-    /// True if it may wait for requests for as long as there are none.
-    pub is_served: bool,
-    /// True if processes below it work.
-    pub has_work_below: bool,
-    /// True if its interpreter has not answered for long.
-    pub is_silent: bool,
-    /// True if it works by itself.
-    pub is_at_work: bool,
-}
-
-impl LateRank {
-    /// Returns how many times the patience it may take; `None` if it may take for ever.
-    #[must_use]
-    pub fn patiences(self) -> Option<u32> {
-        match self.wait {
-            // A server waits for as long as there are none.
-            OwnWait::Requests if self.is_served => None,
-            OwnWait::Breakpoint | OwnWait::UnwokenEventLoop => Some(WAITING_PATIENCES),
-            // Whatever may wake it is not seen: it gets as long as what works.
-            OwnWait::EventLoop => Some(WORKING_PATIENCES),
-            _ if self.has_work_below => Some(WORKING_PATIENCES),
-            OwnWait::DataLoader | OwnWait::Lock => Some(WAITING_PATIENCES),
-            // A training step does not keep the interpreter from answering for this long.
-            _ if self.is_silent => Some(IDLE_PATIENCES),
-            _ if self.is_at_work => Some(WORKING_PATIENCES),
-            _ => Some(IDLE_PATIENCES),
-        }
-    }
-}
-
 impl OwnWait {
     /// Returns what to do about a rank that is in it; `None` if nothing is known.
     #[must_use]
@@ -117,50 +76,6 @@ impl OwnWait {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_works_gets_more_time_than_what_waits_and_a_server_any() {
-        let late = |wait, has_work_below| LateRank {
-            wait,
-            is_served: true,
-            has_work_below,
-            is_silent: false,
-            is_at_work: false,
-        };
-        let times = |wait, has_work_below| late(wait, has_work_below).patiences();
-        assert_eq!(times(OwnWait::Lock, false), Some(WAITING_PATIENCES));
-        assert_eq!(times(OwnWait::DataLoader, false), Some(WAITING_PATIENCES));
-        // A pool of processes that tokenises, and a data loader that decodes.
-        assert_eq!(times(OwnWait::Lock, true), Some(WORKING_PATIENCES));
-        assert_eq!(times(OwnWait::DataLoader, true), Some(WORKING_PATIENCES));
-        assert_eq!(times(OwnWait::ChildProcess, true), Some(WORKING_PATIENCES));
-        assert_eq!(times(OwnWait::ChildProcess, false), Some(IDLE_PATIENCES));
-        // Nothing below a rank brings it out of a debugger.
-        assert_eq!(times(OwnWait::Breakpoint, true), Some(WAITING_PATIENCES));
-        assert_eq!(times(OwnWait::Requests, false), None);
-        let left = LateRank {
-            is_served: false,
-            ..late(OwnWait::Requests, false)
-        };
-        assert_eq!(left.patiences(), Some(IDLE_PATIENCES));
-        assert_eq!(times(OwnWait::EventLoop, false), Some(WORKING_PATIENCES));
-        let silent = LateRank {
-            is_silent: true,
-            is_at_work: true,
-            ..late(OwnWait::Unknown, true)
-        };
-        assert_eq!(silent.patiences(), Some(WORKING_PATIENCES));
-        let silent = LateRank {
-            has_work_below: false,
-            ..silent
-        };
-        assert_eq!(silent.patiences(), Some(IDLE_PATIENCES));
-        let working = LateRank {
-            is_silent: false,
-            ..silent
-        };
-        assert_eq!(working.patiences(), Some(WORKING_PATIENCES));
-    }
 
     #[test]
     fn the_names_are_those_of_the_call_trace_and_others_are_unknown() {

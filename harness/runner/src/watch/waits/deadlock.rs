@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::watch::ranks::job::RankProcess;
+use crate::watch::ranks::rank_process::RankProcess;
 use allranks_diagnose::{Deadlock, EventKind, HangEvidence};
 use allranks_host::Thread;
 use allranks_model::names::Rank;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::watch::ranks::job::RankProcess;
+use crate::watch::ranks::rank_process::RankProcess;
 use allranks_diagnose::{EventKind, HangEvidence, RankState, RankWait};
 use allranks_host::FileLock;
 use allranks_model::names::Rank;

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use super::kernel_wait::{KernelWait, kernel_wait};
-use crate::watch::ranks::job::RankProcess;
-use crate::watch::trace::call_trace::{Call, CallTrace};
+use crate::watch::ranks::rank_process::RankProcess;
+use crate::watch::trace::call::Call;
+use crate::watch::trace::call_trace::CallTrace;
 use crate::watch::trace::own_wait::OwnWait;
 use allranks_diagnose::{EventKind, HangEvidence, RankState};
 use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};

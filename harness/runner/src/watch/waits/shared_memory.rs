@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::watch::ranks::job::RankProcess;
+use crate::watch::ranks::rank_process::RankProcess;
 use allranks_diagnose::{EventKind, HangEvidence, RankState, RankWait};
 use allranks_host::{SharedFile, shared_files};
 use allranks_model::names::Rank;

@@ -5,9 +5,10 @@
 
 use std::collections::BTreeSet;
 
-use super::call_trace::{Call, CallTrace, Entry, Inside};
-use super::own_wait::OwnWait;
-use super::record::{CLOCK, Record, RecordEntry};
+use crate::watch::trace::call::{Call, Entry, Inside};
+use crate::watch::trace::call_trace::CallTrace;
+use crate::watch::trace::own_wait::OwnWait;
+use crate::watch::trace::record::{CLOCK, Record, RecordEntry};
 use allranks_model::flight_recorder::RecordedOp;
 
 impl Record {

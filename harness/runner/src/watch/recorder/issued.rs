@@ -1,0 +1,191 @@
+//! The collectives that backends issued, as torch's flight recorder has them, and the traced calls that issued them.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::watch::trace::call::{Call, Entry};
+use crate::watch::trace::call_trace::CallTrace;
+use crate::watch::trace::record::{CLOCK, Record, RecordEntry};
+
+/// Collectives whose input may have another size, or another dtype, on each member.
+const UNEVEN: &[&str] = &["gather", "scatter", "alltoall", "all_to_all"];
+/// Collectives that have a root.
+const ROOTED: &[&str] = &["broadcast", "gather", "reduce", "scatter"];
+
+/// One collective of a group, made of one entry or of several that were coalesced.
+#[derive(Clone, Debug)]
+pub struct Issued {
+    /// The group's key, `EPOCH.NAME`, as in the call trace.
+    pub key: String,
+    /// Its number in the group, from 0.
+    pub number: usize,
+    pub name: String,
+    pub nature: BTreeMap<String, String>,
+    pub is_over: bool,
+    /// When it was issued, in seconds since 1970.
+    pub time: f64,
+    pub in_backward: bool,
+    /// True if the calling thread waits on the host for its end, as with Gloo.
+    pub on_host: bool,
+}
+
+impl Record {
+    /// Its collectives, in the order of their numbers, each group by itself.
+    pub fn issued(&self, call_trace: &CallTrace) -> BTreeMap<String, Vec<Issued>> {
+        // A library counts its groups anew for each world: which one it is, the time tells.
+        let inits: Vec<(f64, u32)> = (call_trace.entries.iter())
+            .filter(|entry| matches!(entry.call, Call::Init { .. }))
+            .filter_map(|entry| Some((entry.t?, entry.epoch)))
+            .collect();
+        let mut groups: BTreeMap<String, BTreeMap<u64, Issued>> = BTreeMap::new();
+        for entry in self.collectives() {
+            let time = entry.time();
+            let begun = inits.iter().rev().find(|(from, _)| *from <= time + CLOCK);
+            let (Some(name), Some((_, epoch))) = (entry.process_group.first(), begun) else {
+                continue;
+            };
+            let Some(number) = entry.collective_seq_id.checked_sub(1) else {
+                continue;
+            };
+            let (backend, op) = split(&entry.profiling_name);
+            let key = format!("{epoch}.{name}");
+            let group = groups.entry(key.clone()).or_default();
+            let one = group.entry(number).or_insert_with(|| Issued {
+                key,
+                number: number as usize,
+                name: String::new(),
+                nature: BTreeMap::new(),
+                is_over: true,
+                time,
+                in_backward: false,
+                on_host: backend == "gloo",
+            });
+            let is_first = one.name.is_empty();
+            match is_first {
+                true => op.clone_into(&mut one.name),
+                false => one.name = format!("{}+{op}", one.name),
+            }
+            one.is_over &= entry.retired;
+            let thread = entry.thread_name.as_deref().unwrap_or_default();
+            one.in_backward |= thread.starts_with("pt_autograd");
+            one.nature = match is_first && !UNEVEN.iter().any(|uneven| op.contains(uneven)) {
+                true => entry.nature(op),
+                false => BTreeMap::new(),
+            };
+        }
+        let ordered = |(key, group): (String, BTreeMap<u64, Issued>)| {
+            (key, group.into_values().collect::<Vec<_>>())
+        };
+        groups.into_iter().map(ordered).collect()
+    }
+}
+
+impl RecordEntry {
+    fn nature(&self, op: &str) -> BTreeMap<String, String> {
+        let mut nature = BTreeMap::new();
+        if let [dtype, ..] = self.input_dtypes.as_slice() {
+            nature.insert("dtype".to_owned(), dtype_of(dtype));
+        }
+        // Lists of tensors may be split differently on each rank.
+        let sizes = self.input_sizes.as_array().filter(|all| all.len() == 1);
+        let shape = sizes.and_then(|all| all[0].as_array());
+        if let Some(shape) = shape.filter(|_| op != "barrier") {
+            let elements: u64 = shape.iter().filter_map(Value::as_u64).product();
+            nature.insert("elements".to_owned(), elements.to_string());
+        }
+        nature
+    }
+}
+
+/// Splits `nccl:_all_gather_base` into the backend and the op, by its name in `torch.distributed`.
+fn split(name: &str) -> (&str, &str) {
+    let (backend, op) = name.split_once(':').unwrap_or(("", name));
+    (backend, python_name(op))
+}
+
+/// Returns the name in `torch.distributed` of an op as ProcessGroupNCCL.cpp records it. The record of one rank is compared with the
+/// calls of another whose record cannot be read.
+fn python_name(op: &str) -> &str {
+    match op {
+        "_all_gather_base" => "all_gather_into_tensor",
+        "_reduce_scatter_base" => "reduce_scatter_tensor",
+        "_broadcast_oop" => "broadcast",
+        "_reduce_oop" => "reduce",
+        other => other,
+    }
+}
+
+/// Returns Python's name of a C++ dtype.
+fn dtype_of(name: &str) -> String {
+    match name {
+        "Float" => "float32",
+        "Double" => "float64",
+        "Half" => "float16",
+        "BFloat16" => "bfloat16",
+        "Long" => "int64",
+        "Int" => "int32",
+        "Short" => "int16",
+        "Char" => "int8",
+        "Byte" => "uint8",
+        "Bool" => "bool",
+        other => return other.to_lowercase(),
+    }
+    .to_owned()
+}
+
+/// Returns the key of the group and the name of a collective; none of another call.
+pub fn collective(entry: &Entry) -> Option<(&str, &str)> {
+    match &entry.call {
+        Call::Collective { group, name, .. } => Some((group, name)),
+        _ => None,
+    }
+}
+
+/// Returns true if a collective of the record was issued during a traced call.
+pub fn is_within(one: &Issued, entry: &Entry) -> bool {
+    let Some(begun) = entry.t else { return false };
+    let ended = entry.end.unwrap_or(f64::INFINITY);
+    one.time >= begun - CLOCK && one.time <= ended + CLOCK
+}
+
+/// Returns the traced collectives of a group, in their order.
+pub fn traced_in<'a>(call_trace: &'a CallTrace, key: &str) -> Vec<&'a Entry> {
+    (call_trace.entries.iter())
+        .filter(|entry| collective(entry).is_some_and(|(own, _)| own == key))
+        .collect()
+}
+
+/// Returns the last of a group's traced calls during which a collective was issued; none if C++ code issued it.
+pub fn caller_of<'a>(one: &Issued, traced: &[&'a Entry]) -> Option<&'a Entry> {
+    let within = traced.iter().rev().find(|entry| is_within(one, entry));
+    within.copied()
+}
+
+/// Returns true if a traced call has issued one of a group's collectives and no more.
+pub fn is_alone(caller: &Entry, ops: &[Issued]) -> bool {
+    ops.iter().filter(|one| is_within(one, caller)).count() == 1
+}
+
+/// Returns true if a collective, one of several that a call on objects is made of, has the root of that call.
+pub fn has_root_of(caller: &Entry, one: &Issued) -> bool {
+    let is_of_objects = collective(caller).is_some_and(|(_, name)| name.contains("_object"));
+    is_of_objects && ROOTED.contains(&one.name.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ops_have_the_names_of_calls() {
+        for (recorded, backend, op) in [
+            ("nccl:_all_gather_base", "nccl", "all_gather_into_tensor"),
+            ("nccl:_reduce_scatter_base", "nccl", "reduce_scatter_tensor"),
+            ("gloo:all_reduce", "gloo", "all_reduce"),
+            ("barrier", "", "barrier"),
+        ] {
+            assert_eq!(split(recorded), (backend, op));
+        }
+    }
+}
