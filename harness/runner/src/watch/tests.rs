@@ -6,7 +6,8 @@ use std::time::{Duration, SystemTime};
 use serde_json::{Value, json};
 
 use crate::watch::endpoints::hosts::Hosts;
-use crate::watch::evidence::hang_evidence::evidence;
+use crate::watch::evidence::hang_evidence::{as_assigned, evidence};
+use crate::watch::evidence::world_view::{Ranks, WorldView};
 use crate::watch::ranks::job::Job;
 use crate::watch::ranks::rank_process::RankProcess;
 use crate::watch::waits::late_rank::has_left_a_request;
@@ -44,13 +45,20 @@ fn rank(number: u32, size: u32, count: usize, entries: &[Value]) -> RankProcess 
     }
 }
 
+/// Returns the view of a world none of whose other processes is its program's.
+fn view<'a>(ranks: &'a Ranks<'a>, hosts: &'a mut Hosts, still: Duration) -> WorldView<'a> {
+    WorldView {
+        ranks,
+        is_ours: &|_| false,
+        hosts,
+        still,
+    }
+}
+
 fn verdict_on(ranks: Vec<RankProcess>) -> (HangKind, Confidence, String) {
     let job = Job::of(ranks);
     let evidence = evidence(
-        &job.ranks(),
-        &|_| false,
-        &mut Hosts::default(),
-        Duration::from_secs(1),
+        &mut view(&job.ranks(), &mut Hosts::default(), Duration::from_secs(1)),
         false,
     );
     let verdict = diagnose(&evidence.unwrap());
@@ -161,13 +169,7 @@ fn worlds_that_ranks_make_at_places_of_their_own_are_not_compared_with_each_othe
         of(3, "second", 1, None),
     ]);
     let still = Duration::from_secs(1);
-    let seen = evidence(
-        &job.ranks(),
-        &|_| false,
-        &mut Hosts::default(),
-        still,
-        false,
-    );
+    let seen = evidence(&mut view(&job.ranks(), &mut Hosts::default(), still), false);
     let verdict = diagnose(&seen.unwrap());
     assert_eq!(verdict.kind, HangKind::Slow, "{}", verdict.summary);
     assert_eq!(verdict.culprits, [allranks_model::names::Rank(3)]);
@@ -194,17 +196,16 @@ fn environments_alone_tell_claims() {
     let job = Job::of(vec![bare(0, 1), bare(1, 1), bare(2, 2)]);
     let hosts = &mut Hosts::default();
     let seen = evidence(
-        &job.ranks(),
-        &|_| false,
-        hosts,
-        Duration::from_secs(30),
+        &mut view(&job.ranks(), hosts, Duration::from_secs(30)),
         true,
     )
     .unwrap();
     assert_eq!(diagnose(&seen).kind, HangKind::Unknown);
-    let verdict_on =
-        crate::watch::evidence::hang_evidence::as_assigned(&seen, &job.ranks(), &|_| false, hosts)
-            .unwrap();
+    let verdict_on = as_assigned(
+        &seen,
+        &mut view(&job.ranks(), hosts, Duration::from_secs(30)),
+    )
+    .unwrap();
     let verdict = diagnose(&verdict_on);
     assert_eq!(verdict.kind, HangKind::PortMismatch);
     assert_eq!(verdict.culprits.len(), 1);
@@ -231,13 +232,7 @@ fn left(pause: f64, others_in: &str) -> bool {
     let waiting = rank(1, 2, 6, &[&served[..], &[call(6, 5, others_in)]].concat());
     let job = Job::of(vec![server.clone(), waiting]);
     let still = Duration::from_secs(60);
-    let evidence = evidence(
-        &job.ranks(),
-        &|_| false,
-        &mut Hosts::default(),
-        still,
-        false,
-    );
+    let evidence = evidence(&mut view(&job.ranks(), &mut Hosts::default(), still), false);
     has_left_a_request(&evidence.unwrap(), &server, Duration::from_secs(8))
 }
 

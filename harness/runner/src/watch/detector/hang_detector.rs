@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::event::Event;
-use super::moves::Ranks;
 use super::world_detector::WorldDetector;
 use crate::watch::endpoints::hosts::Hosts;
+use crate::watch::evidence::world_view::Ranks;
 use crate::watch::ranks::job::Job;
 use crate::watch::ranks::rank_process::RankProcess;
 use crate::watch::recorder::trust;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use crate::watch::evidence::world_view::Ranks;
 use crate::watch::ranks::rank_process::RankProcess;
 use crate::watch::trace::call_trace::CallTrace;
 use allranks_host::Activity;
@@ -10,9 +11,6 @@ use allranks_model::names::Rank;
 
 /// How long a proof must stand while the ranks that it blames do not move, and how long a rank is in a call that holds it.
 pub const MOMENT: Duration = Duration::from_millis(1000);
-
-/// The ranks of one world.
-pub type Ranks<'a> = [(Rank, &'a RankProcess)];
 
 /// By rank: its process id, and its progress (see [`CallTrace::progress`]).
 pub type Calls = BTreeMap<Rank, (u32, u64)>;

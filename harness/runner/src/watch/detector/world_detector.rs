@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use super::event::Event;
-use super::moves::{Calls, MOMENT, RankMoves, Ranks, held, is_at_end, is_held};
+use super::moves::{Calls, MOMENT, RankMoves, held, is_at_end, is_held};
 use crate::watch::endpoints::hosts::Hosts;
 use crate::watch::endpoints::listeners::endpoints_without_listener;
 use crate::watch::endpoints::reach::Reach;
 use crate::watch::evidence::hang_evidence::{as_assigned, evidence, evidence_of_ranks};
+use crate::watch::evidence::world_view::{Ranks, WorldView};
 use crate::watch::ranks::rank_process::RankProcess;
 use crate::watch::trace::call_trace::CallTrace;
 use crate::watch::trace::own_wait::OwnWait;
@@ -121,6 +122,12 @@ impl WorldDetector {
         }
         let still = now.duration_since(since);
         self.look_below(ranks, still);
+        let mut view = WorldView {
+            ranks,
+            is_ours,
+            hosts,
+            still,
+        };
         let mut report = None;
         // A rank at the end of its program makes no call, and may be deadlocked.
         let proved = match held.is_empty() && !ranks.iter().any(|(_, rank)| is_at_end(rank)) {
@@ -128,19 +135,19 @@ impl WorldDetector {
                 self.proof = None;
                 None
             }
-            false => self.proved(ranks, is_ours, hosts, still, now),
+            false => self.proved(&mut view, now),
         };
         if let Some(verdict) = proved {
             report = Some(Event::Verdict(verdict));
         } else if self.last_report.is_none() && still >= self.patience {
-            report = self.likely(ranks, is_ours, hosts, still);
+            report = self.likely(&mut view);
         } else if self
             .last_report
             .as_ref()
             .is_some_and(|last_report| !last_report.is_verdict)
             && still >= self.patience * WAITING_PATIENCES
         {
-            report = self.escalated(ranks, is_ours, hosts, still);
+            report = self.escalated(&mut view);
         }
         if let Some(event) = report {
             self.last_report = Some(LastReport {
@@ -230,25 +237,18 @@ impl WorldDetector {
     }
 
     /// Returns a verdict that is proved and has stood for [`MOMENT`]; otherwise none.
-    fn proved(
-        &mut self,
-        ranks: &Ranks<'_>,
-        is_ours: &dyn Fn(u32) -> bool,
-        hosts: &mut Hosts,
-        still: Duration,
-        now: Instant,
-    ) -> Option<Diagnosis> {
+    fn proved(&mut self, view: &mut WorldView<'_>, now: Instant) -> Option<Diagnosis> {
         // A record that is older than the rank's last call proves nothing.
         let is_stale = |rank: &RankProcess| {
             // A stopped process cannot write its record, and issues nothing either.
             let runs = matches!(rank.activity, Some(Activity::Alive { .. }));
             runs && rank.call_trace.as_ref().is_some_and(CallTrace::is_stale)
         };
-        if ranks.iter().any(|(_, rank)| is_stale(rank)) {
+        if view.ranks.iter().any(|(_, rank)| is_stale(rank)) {
             self.proof = None;
             return None;
         }
-        let found = evidence(ranks, is_ours, hosts, still, false)
+        let found = evidence(view, false)
             .map(|evidence| diagnose(&evidence))
             .filter(|verdict| verdict.confidence == Confidence::Proved)
             .filter(|verdict| !self.is_paced || !self.is_momentary_stop(verdict, now));
@@ -283,17 +283,11 @@ impl WorldDetector {
     }
 
     /// Returns what is reported when patience has run out.
-    fn likely(
-        &mut self,
-        ranks: &Ranks<'_>,
-        is_ours: &dyn Fn(u32) -> bool,
-        hosts: &mut Hosts,
-        still: Duration,
-    ) -> Option<Event> {
-        let (mut verdict, _) = best(ranks, is_ours, hosts, &mut self.reach, still)?;
+    fn likely(&mut self, view: &mut WorldView<'_>) -> Option<Event> {
+        let (mut verdict, _) = best(view, &mut self.reach)?;
         if verdict.kind == HangKind::Slow {
             // It may be late, or never come: what it waits for is known at times.
-            let late = (ranks.iter()).filter(|(rank, _)| verdict.culprits.contains(rank));
+            let late = (view.ranks.iter()).filter(|(rank, _)| verdict.culprits.contains(rank));
             for (rank, process) in late {
                 let wait = sleep_of(process);
                 verdict
@@ -309,7 +303,7 @@ impl WorldDetector {
             }
         }
         Some(match verdict.kind {
-            HangKind::Slow | HangKind::Unknown => Event::Still(verdict, still),
+            HangKind::Slow | HangKind::Unknown => Event::Still(verdict, view.still),
             _ => {
                 verdict.confidence = Confidence::Likely;
                 Event::Verdict(verdict)
@@ -319,25 +313,19 @@ impl WorldDetector {
 
     /// Returns the verdict on a rank that others have waited for many times the patience while it was in its own code;
     /// none before that.
-    fn escalated(
-        &mut self,
-        ranks: &Ranks<'_>,
-        is_ours: &dyn Fn(u32) -> bool,
-        hosts: &mut Hosts,
-        still: Duration,
-    ) -> Option<Event> {
-        let (verdict, evidence) = best(ranks, is_ours, hosts, &mut self.reach, still)?;
+    fn escalated(&mut self, view: &mut WorldView<'_>) -> Option<Event> {
+        let (verdict, evidence) = best(view, &mut self.reach)?;
         if verdict.kind != HangKind::Slow {
             return None;
         }
-        let blamed: Vec<&RankProcess> = (ranks.iter())
+        let blamed: Vec<&RankProcess> = (view.ranks.iter())
             .filter(|(rank, _)| verdict.culprits.contains(rank))
             .map(|(_, process)| *process)
             .collect();
         if blamed.is_empty()
             && let Some(told) = allranks_diagnose::unreachable(&evidence)
         {
-            let is_long = still >= SHORTEST_LIMIT.max(self.patience * IDLE_PATIENCES);
+            let is_long = view.still >= SHORTEST_LIMIT.max(self.patience * IDLE_PATIENCES);
             return is_long.then_some(Event::Verdict(told));
         }
         // Nothing is known of a rank that is not on this host.
@@ -348,7 +336,7 @@ impl WorldDetector {
         let times: Option<Vec<u32>> = times.collect();
         let times = times?.into_iter().max()?;
         let limit = SHORTEST_LIMIT.max(self.patience * times);
-        if still < limit {
+        if view.still < limit {
             return None;
         }
         // On a machine that is too busy, minutes are seconds to a rank.
@@ -359,7 +347,7 @@ impl WorldDetector {
         {
             return None;
         }
-        Some(Event::Verdict(late_verdict(verdict, ranks)))
+        Some(Event::Verdict(late_verdict(verdict, view.ranks)))
     }
 
     /// Returns how many times the patience this rank may take; none if it may take for ever.
@@ -397,25 +385,24 @@ impl WorldDetector {
         is_ours: &dyn Fn(u32) -> bool,
         hosts: &mut Hosts,
     ) -> Option<Diagnosis> {
-        let still = self.still(ranks);
-        best(ranks, is_ours, hosts, &mut self.reach, still).map(|(verdict, _)| verdict)
+        let mut view = WorldView {
+            ranks,
+            is_ours,
+            hosts,
+            still: self.still(ranks),
+        };
+        best(&mut view, &mut self.reach).map(|(verdict, _)| verdict)
     }
 }
 
 /// Returns the verdict that fits the evidence best, whether it is proved or not, and that evidence; none while addresses are being
 /// looked up or tried.
-fn best(
-    ranks: &Ranks<'_>,
-    is_ours: &dyn Fn(u32) -> bool,
-    hosts: &mut Hosts,
-    reach: &mut Reach,
-    still: Duration,
-) -> Option<(Diagnosis, HangEvidence)> {
-    let mut evidence = evidence(ranks, is_ours, hosts, still, true)?;
+fn best(view: &mut WorldView<'_>, reach: &mut Reach) -> Option<(Diagnosis, HangEvidence)> {
+    let mut evidence = evidence(view, true)?;
     evidence.endpoints_without_listener = endpoints_without_listener(&evidence, reach)?;
     let mut verdict = diagnose(&evidence);
     if verdict.kind == HangKind::Unknown
-        && let Some(assigned) = as_assigned(&evidence, ranks, is_ours, hosts)
+        && let Some(assigned) = as_assigned(&evidence, view)
     {
         let by_claims = diagnose(&assigned);
         if !matches!(by_claims.kind, HangKind::Slow | HangKind::Unknown) {

@@ -5,28 +5,22 @@ use std::time::Duration;
 
 use super::compared_world::ComparedWorld;
 use super::whole_world::is_whole;
+use super::world_view::{Ranks, WorldView};
 use crate::watch::endpoints::hosts::Hosts;
 use crate::watch::endpoints::listeners::foreign_listeners;
-use crate::watch::ranks::rank_process::RankProcess;
 use crate::watch::waits::deadlock;
 use crate::watch::waits::file_locks;
 use crate::watch::waits::shared_memory;
 use allranks_diagnose::{Collective, EventKind, HangEvidence, Rendezvous, TraceEvent};
-use allranks_model::names::Rank;
 
 /// Returns the hang evidence of a job at this moment; none while addresses that it uses are still being looked up.
 ///
 /// `assume_whole`: true to assume that no more ranks will be started on this host.
-pub fn evidence(
-    ranks: &[(Rank, &RankProcess)],
-    is_ours: &dyn Fn(u32) -> bool,
-    hosts: &mut Hosts,
-    still: Duration,
-    assume_whole: bool,
-) -> Option<HangEvidence> {
+pub fn evidence(view: &mut WorldView<'_>, assume_whole: bool) -> Option<HangEvidence> {
+    let ranks = view.ranks;
     let is_whole = is_whole(ranks, assume_whole);
-    let mut evidence = evidence_of_ranks(ranks, hosts, still, is_whole)?;
-    evidence.foreign_listeners = foreign_listeners(is_ours, &evidence);
+    let mut evidence = evidence_of_ranks(ranks, view.hosts, view.still, is_whole)?;
+    evidence.foreign_listeners = foreign_listeners(view.is_ours, &evidence);
     file_locks::note_waits(&mut evidence, ranks);
     shared_memory::note_waits(&mut evidence, ranks);
     deadlock::note(&mut evidence, ranks);
@@ -35,7 +29,7 @@ pub fn evidence(
 
 /// The same without what else is on this machine: for ranks that were looked at elsewhere.
 pub fn evidence_of_ranks(
-    ranks: &[(Rank, &RankProcess)],
+    ranks: &Ranks<'_>,
     hosts: &mut Hosts,
     still: Duration,
     is_whole: bool,
@@ -92,14 +86,9 @@ fn agree_on_natures(evidence: &mut HangEvidence) {
 
 /// Returns the evidence with each rank that writes no call trace placed in the init that its launcher's variables
 /// describe; none while an address is being looked up.
-pub fn as_assigned(
-    evidence: &HangEvidence,
-    ranks: &[(Rank, &RankProcess)],
-    is_ours: &dyn Fn(u32) -> bool,
-    hosts: &mut Hosts,
-) -> Option<HangEvidence> {
+pub fn as_assigned(evidence: &HangEvidence, view: &mut WorldView<'_>) -> Option<HangEvidence> {
     let mut evidence = evidence.clone();
-    for (state, (_, process)) in evidence.ranks.iter_mut().zip(ranks) {
+    for (state, (_, process)) in evidence.ranks.iter_mut().zip(view.ranks) {
         let numbers = process
             .number("RANK")
             .zip(process.number("WORLD_SIZE"))
@@ -109,7 +98,7 @@ pub fn as_assigned(
         {
             let rendezvous = Rendezvous {
                 method: "env".to_owned(),
-                place: hosts.place(&place)?,
+                place: view.hosts.place(&place)?,
                 assigned: None,
                 rank,
                 world_size,
@@ -121,6 +110,6 @@ pub fn as_assigned(
             state.doing = Some((event, evidence.still));
         }
     }
-    evidence.foreign_listeners = foreign_listeners(is_ours, &evidence);
+    evidence.foreign_listeners = foreign_listeners(view.is_ours, &evidence);
     Some(evidence)
 }

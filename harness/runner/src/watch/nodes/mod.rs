@@ -12,9 +12,13 @@
 //! | `seen_place` | where a rank was seen by its stack |
 //! | `evidence_paths` | the names of files of evidence, and where they are found |
 //! | `world_report` | the verdict on a world from the evidence of its nodes |
+//! | `judged` | the last verdict on a job, as a file for its other watches |
+//! | `evidence_versions` | which version of each file of evidence was read when |
 
 pub(super) mod evidence_files;
 pub(super) mod evidence_paths;
+pub(super) mod evidence_versions;
+pub(super) mod judged;
 pub(super) mod member;
 pub(super) mod node_evidence;
 pub(super) mod other_watches;

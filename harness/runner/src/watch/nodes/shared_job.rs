@@ -12,10 +12,10 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use serde::{Deserialize, Serialize};
-
 use super::evidence_paths::files;
-use super::member::{Member, write_whole};
+use super::evidence_versions::EvidenceVersions;
+use super::judged::Judged;
+use super::member::Member;
 use super::node_evidence::{self, NodeEvidence};
 use super::other_watches::OtherWatches;
 use super::unreachable_master::unreachable_master;
@@ -29,9 +29,6 @@ use allranks_model::names::Rank;
 const ALONE: Duration = Duration::from_secs(10);
 /// What a watch says of an endpoint is younger than this, in seconds: it has tried it since rank 0 listens.
 const SETTLED: f64 = 10.0;
-/// The file with the last verdict.
-const VERDICT: &str = "verdict.json";
-
 /// This process's watch of a job that has watches on several nodes.
 #[derive(Debug)]
 pub struct SharedJob {
@@ -39,8 +36,7 @@ pub struct SharedJob {
     own: Member,
     began: f64,
     others: OtherWatches,
-    /// By file of evidence: when it says that it was written, when that was first read here, and the same by this process's clock.
-    versions: BTreeMap<PathBuf, Version>,
+    versions: EvidenceVersions,
     /// By world: what two judgements must agree in.
     candidates: BTreeMap<String, Candidate>,
     reported: BTreeMap<String, Essence>,
@@ -53,25 +49,10 @@ pub struct SharedJob {
 /// What two verdicts must have in common to be the same.
 type Essence = (HangKind, Vec<Rank>);
 
-#[derive(Clone, Copy, Debug)]
-struct Version {
-    at: f64,
-    read: f64,
-    since: Instant,
-}
-
 #[derive(Debug)]
 struct Candidate {
     essence: Essence,
     since: Instant,
-}
-
-/// A verdict for the watches that kill on one.
-#[derive(Serialize, Deserialize)]
-struct Judged {
-    /// The names of the watches that it is for.
-    of: Vec<String>,
-    diagnosis: Diagnosis,
 }
 
 impl SharedJob {
@@ -103,7 +84,7 @@ impl SharedJob {
             own,
             began: node_evidence::now(),
             others: OtherWatches::default(),
-            versions: BTreeMap::new(),
+            versions: EvidenceVersions::default(),
             candidates: BTreeMap::new(),
             reported: BTreeMap::new(),
             still: BTreeSet::new(),
@@ -140,7 +121,7 @@ impl SharedJob {
             return Ok(Vec::new());
         }
         let mut events: Vec<Event> = self.others.lost().into_iter().map(Event::Note).collect();
-        let evidence = self.evidence()?;
+        let evidence = (self.versions).read(&self.folder, &self.others, &self.own.name());
         if !self.has_noted_lone {
             let processes = evidence.iter().flat_map(|(_, node)| node.processes());
             if let Some(text) = lone_worlds(&processes.collect::<Vec<_>>()) {
@@ -148,7 +129,7 @@ impl SharedJob {
                 events.push(Event::Note(text));
             }
         }
-        let still: BTreeMap<String, (f64, Instant)> = stillness(&evidence, &self.versions);
+        let still: BTreeMap<String, (f64, Instant)> = self.versions.stillness(&evidence);
         let nodes: Vec<NodeEvidence> = evidence.into_iter().map(|(_, node)| node).collect();
         let mut reports = judge_nodes(nodes.clone());
         for report in &mut reports {
@@ -177,14 +158,14 @@ impl SharedJob {
         });
         for event in &events {
             if matches!(event, Event::Moves) {
-                let _ = fs::remove_file(self.folder.join(VERDICT));
+                Judged::remove(&self.folder);
             }
             if let Event::Verdict(diagnosis) = event {
                 let judged = Judged {
                     of: self.names(),
                     diagnosis: diagnosis.clone(),
                 };
-                write_whole(&self.folder, VERDICT, &serde_json::to_vec(&judged)?)?;
+                judged.write(&self.folder)?;
             }
         }
         Ok(events)
@@ -197,8 +178,7 @@ impl SharedJob {
 
     /// Returns the last verdict on ranks of this watch; none if there is none.
     fn judged(&self) -> Option<Judged> {
-        let text = fs::read(self.folder.join(VERDICT)).ok()?;
-        let judged: Judged = serde_json::from_slice(&text).ok()?;
+        let judged = Judged::read(&self.folder)?;
         judged.of.contains(&self.own.name()).then_some(judged)
     }
 
@@ -221,7 +201,7 @@ impl SharedJob {
                 let _ = fs::remove_file(path);
             }
         }
-        let _ = fs::remove_file(self.folder.join(VERDICT));
+        Judged::remove(&self.folder);
         for member in self.others.confirmed() {
             member.remove(&self.folder);
         }
@@ -246,42 +226,6 @@ impl SharedJob {
     fn names(&self) -> Vec<String> {
         let others = self.others.confirmed().map(Member::name);
         others.chain([self.own.name()]).collect()
-    }
-
-    /// Reads the evidence of all watches that count, with times of this host's clock.
-    fn evidence(&mut self) -> io::Result<Vec<(PathBuf, NodeEvidence)>> {
-        let now = node_evidence::now();
-        let mut found = Vec::new();
-        let paths = files(&self.folder);
-        self.versions.retain(|path, _| paths.contains(path));
-        for path in paths {
-            // It may be removed meanwhile.
-            let Ok(mut one) = node_evidence::read(&path) else {
-                continue;
-            };
-            let writer = one.writer();
-            let is_over = match self.others.has_ended(&writer) {
-                Some(is_over) => is_over,
-                None if writer == self.own.name() => false,
-                None => continue,
-            };
-            let fresh = Version {
-                at: one.at(),
-                read: now,
-                since: Instant::now(),
-            };
-            let version = self.versions.entry(path.clone()).or_insert(fresh);
-            if version.at.to_bits() != fresh.at.to_bits() {
-                *version = fresh;
-            }
-            one.move_to(version.read);
-            if is_over {
-                // Its ranks have ended, and do not move any more.
-                one.last_until(now);
-            }
-            found.push((path, one));
-        }
-        Ok(found)
     }
 
     /// Takes the judgement of one world. `still` is for how many seconds nothing has moved on any node, and since when all evidence
@@ -368,29 +312,6 @@ fn with_notes(verdict: &Diagnosis, report: &WorldReport) -> Diagnosis {
     let mut verdict = verdict.clone();
     verdict.evidence.extend(report.notes.iter().cloned());
     verdict
-}
-
-/// Returns for each world for how many seconds nothing has moved on any node that goes on, and when the oldest evidence was read.
-fn stillness(
-    evidence: &[(PathBuf, NodeEvidence)],
-    versions: &BTreeMap<PathBuf, Version>,
-) -> BTreeMap<String, (f64, Instant)> {
-    let mut found: BTreeMap<String, (f64, Instant)> = BTreeMap::new();
-    for (path, one) in evidence {
-        let Some(version) = versions.get(path) else {
-            continue;
-        };
-        let since = match one.is_over() {
-            true => Instant::now(),
-            false => version.since,
-        };
-        let entry = found
-            .entry(one.world().trim().to_owned())
-            .or_insert((f64::INFINITY, since));
-        entry.0 = entry.0.min(one.still_s());
-        entry.1 = entry.1.min(since);
-    }
-    found
 }
 
 #[cfg(test)]
@@ -501,8 +422,7 @@ mod tests {
         let judged = |of: &str| {
             let of = vec![file_of(of)];
             let diagnosis = verdict(HangKind::PeerStopped, &[1]);
-            let text = serde_json::to_vec(&Judged { of, diagnosis }).unwrap();
-            fs::write(folder.path().join(VERDICT), text).unwrap();
+            Judged { of, diagnosis }.write(folder.path()).unwrap();
         };
         // One of an earlier start of the job is none on this watch.
         judged("a2");
@@ -521,7 +441,7 @@ mod tests {
         let events = one.look(Vec::new()).unwrap();
         assert!(events.is_empty(), "{events:?}");
         // Without that file it is reported, once.
-        fs::remove_file(folder.path().join(VERDICT)).unwrap();
+        Judged::remove(folder.path());
         let mut two = join(folder.path(), "a1");
         found(&mut two);
         let events = two.look(Vec::new()).unwrap();
