@@ -1,5 +1,5 @@
 //! Which crate of the workspace may use which: `ALLOWED` is the architecture, and the manifests must say no more than it. Inside
-//! the suite's crate, `SUITE` is the order of its modules.
+//! the suite's crate, `SUITE` is the order of its modules, and inside the runner's watch `WATCH`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -25,6 +25,20 @@ const ALLOWED: &[(&str, &[&str])] = &[
 
 /// The modules of `allranks-suite`, the lowest first; each may use those before it.
 const SUITE: &[&str] = &["case", "platform", "plan", "expectation"];
+
+/// The folders of the runner's watch, the lowest first; each may use those before it.
+const WATCH: &[&str] = &[
+    "command",
+    "trace",
+    "recorder",
+    "ranks",
+    "endpoints",
+    "waits",
+    "evidence",
+    "detector",
+    "nodes",
+    "attach",
+];
 
 /// The crates of this workspace that a manifest names in a section, without the prefix `allranks-`.
 fn used(manifest: &str, section: &str) -> BTreeSet<String> {
@@ -93,11 +107,11 @@ fn an_upward_use_is_found() {
     assert_eq!(upward(&used, &["model", "runner"]), Vec::<String>::new());
 }
 
-/// The modules of its crate that a source names: `X` of every `crate::X`, and of `crate::{X, Y::Z}`. Comments count, for a link in
-/// them is a use as well.
-fn named(source: &str) -> BTreeSet<&str> {
+/// The modules below `prefix` that a source names: for `crate::`, `X` of every `crate::X`, and of `crate::{X, Y::Z}`. Comments count,
+/// for a link in them is a use as well.
+fn named<'a>(prefix: &str, source: &'a str) -> BTreeSet<&'a str> {
     let mut found = BTreeSet::new();
-    for (place, path) in source.match_indices("crate::") {
+    for (place, path) in source.match_indices(prefix) {
         // `$crate::` and the end of another word are not meant.
         let before = source[..place].chars().next_back();
         if before.is_some_and(|before| before.is_alphanumeric() || "_$".contains(before)) {
@@ -228,12 +242,33 @@ fn async_code_is_in_the_runner_and_in_commands_that_wait_for_it() {
     assert_eq!(found, ASYNC);
 }
 
-/// The modules that come after `module` in `SUITE`, or are not in it, and are named in its source.
-fn above<'a>(module: &str, source: &'a str) -> Vec<&'a str> {
-    let place = SUITE.iter().position(|known| *known == module).unwrap();
-    let may_use = |name: &&str| SUITE[..=place].contains(name);
-    let named = named(source).into_iter();
+/// The modules below `prefix` that come after `module` in `order`, or are not in it, and are named in its source.
+fn above<'a>(order: &[&str], prefix: &str, module: &str, source: &'a str) -> Vec<&'a str> {
+    let place = order.iter().position(|known| *known == module).unwrap();
+    let may_use = |name: &&str| order[..=place].contains(name);
+    let named = named(prefix, source).into_iter();
     named.filter(|name| !may_use(name)).collect()
+}
+
+/// Fails if a module below a folder is not in `order`, or uses one above it.
+fn assert_order(folder: &str, order: &[&str], prefix: &str, others: &[&str]) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
+    let modules = fs::read_dir(&folder).unwrap().flatten();
+    let modules: BTreeSet<String> = modules
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .filter(|name| !others.contains(&name.as_str()))
+        .collect();
+    let listed: BTreeSet<String> = order.iter().map(|name| (*name).to_owned()).collect();
+    assert_eq!(modules, listed);
+    for module in order {
+        let files = sources(&folder.join(module));
+        assert!(!files.is_empty());
+        for file in files {
+            let source = fs::read_to_string(&file).unwrap();
+            let found = above(order, prefix, module, &source);
+            assert_eq!(found, [""; 0], "{}", file.display());
+        }
+    }
 }
 
 /// Every Rust file below a folder.
@@ -252,31 +287,23 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
 
 #[test]
 fn no_module_of_the_suite_uses_one_above_it() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("suite/src");
-    let modules = fs::read_dir(&folder).unwrap().flatten();
-    let modules: BTreeSet<String> = modules
-        .map(|entry| entry.file_name().to_string_lossy().into_owned())
-        .filter(|name| name != "lib.rs")
-        .collect();
-    let listed: BTreeSet<String> = SUITE.iter().map(|name| (*name).to_owned()).collect();
-    assert_eq!(modules, listed);
-    for module in SUITE {
-        let files = sources(&folder.join(module));
-        assert!(!files.is_empty());
-        for file in files {
-            let source = fs::read_to_string(&file).unwrap();
-            assert_eq!(above(module, &source), [""; 0], "{}", file.display());
-        }
-    }
+    assert_order("suite/src", SUITE, "crate::", &["lib.rs"]);
+}
+
+#[test]
+fn no_folder_of_the_watch_uses_one_above_it() {
+    let others = ["mod.rs", "tests.rs"];
+    assert_order("runner/src/watch", WATCH, "crate::watch::", &others);
 }
 
 #[test]
 fn an_upward_use_of_a_module_is_found() {
     let source = "use crate::case::{Case, platform};\nuse crate::{case::Fail, plan::{Check, Plan}};\n\
                   /// See [`crate::expectation::Entry`].\nfn f(of: &crate::platform::Platform) { $crate::x!() }";
-    assert_eq!(above("expectation", source), [""; 0]);
-    assert_eq!(above("plan", source), ["expectation"]);
-    assert_eq!(above("platform", source), ["expectation", "plan"]);
-    assert_eq!(above("case", source), ["expectation", "plan", "platform"]);
-    assert_eq!(above("plan", "use crate::cases;"), ["cases"]);
+    let found = |module, source| above(SUITE, "crate::", module, source);
+    assert_eq!(found("expectation", source), [""; 0]);
+    assert_eq!(found("plan", source), ["expectation"]);
+    assert_eq!(found("platform", source), ["expectation", "plan"]);
+    assert_eq!(found("case", source), ["expectation", "plan", "platform"]);
+    assert_eq!(found("plan", "use crate::cases;"), ["cases"]);
 }
