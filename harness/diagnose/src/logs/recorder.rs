@@ -11,6 +11,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::pickle;
+use allranks_model::flight_recorder::RecorderEntry;
 
 /// Bytes from which a dump is known.
 pub(super) const SIGN: u64 = 4096;
@@ -68,22 +69,6 @@ struct Raw {
 }
 
 #[derive(Deserialize)]
-struct Entry {
-    pg_id: Option<u64>,
-    process_group: (String, String),
-    collective_seq_id: u64,
-    profiling_name: String,
-    #[serde(default)]
-    input_sizes: Vec<Vec<u64>>,
-    #[serde(default)]
-    input_dtypes: Vec<String>,
-    #[serde(default)]
-    is_p2p: bool,
-    #[serde(default)]
-    retired: bool,
-}
-
-#[derive(Deserialize)]
 struct Config {
     #[serde(default)]
     desc: String,
@@ -119,22 +104,24 @@ impl Dump {
         let mut dump = Self::default();
         let mut names: BTreeMap<u64, String> = BTreeMap::new();
         for entry in raw.entries {
-            let Ok(entry) = serde_json::from_value::<Entry>(entry) else {
+            let Ok(entry) = serde_json::from_value::<RecorderEntry>(entry) else {
                 continue;
             };
-            let (name, about) = entry.process_group;
+            let [name, about] = entry.process_group.as_slice() else {
+                continue;
+            };
             if let Some(id) = entry.pg_id {
                 names.insert(id, name.clone());
             }
-            let group = dump.groups.entry(name).or_default();
-            group.about = about;
+            let group = dump.groups.entry(name.clone()).or_default();
+            group.about.clone_from(about);
             if entry.is_p2p {
                 continue;
             }
             group.issued = group.issued.max(entry.collective_seq_id);
             let sizes = entry.input_sizes.iter().zip(&entry.input_dtypes);
             let call = Call {
-                op: op(&entry.profiling_name),
+                op: entry.op().to_owned(),
                 inputs: sizes
                     .map(|(size, dtype)| format!("{dtype}{size:?}"))
                     .collect(),
@@ -213,12 +200,6 @@ impl Call {
             false => self.op.clone(),
         }
     }
-}
-
-/// `nccl:all_reduce` without the backend.
-fn op(profiling_name: &str) -> String {
-    let name = profiling_name.rsplit(':').next().unwrap_or_default();
-    name.to_owned()
 }
 
 #[cfg(test)]

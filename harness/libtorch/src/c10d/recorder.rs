@@ -3,60 +3,13 @@
 
 use std::ptr;
 
-use allranks_model::flight_recorder::RecordedOp;
-use serde::Deserialize;
+use allranks_model::flight_recorder::{RecordedOp, RecorderDump, RecorderEntry};
 
 use super::error::{check, text};
 use super::{Error, Kind, Result, sys};
 
 /// The most ops that are reported of one rank: the newest.
 const MOST: usize = 8;
-
-/// The dump of a flight recorder, as far as this driver reads it.
-#[derive(Debug, Deserialize)]
-struct Dump {
-    #[serde(default)]
-    entries: Vec<Entry>,
-}
-
-/// One op of a flight recorder.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Entry {
-    /// The backend and the op: `gloo:all_reduce`.
-    profiling_name: String,
-    /// The name and the description of the op's group.
-    process_group: Vec<String>,
-    collective_seq_id: u64,
-    p2p_seq_id: u64,
-    is_p2p: bool,
-    input_dtypes: Vec<String>,
-    input_sizes: Vec<Vec<i64>>,
-    state: String,
-    time_created_ns: u64,
-    retired: bool,
-}
-
-impl Entry {
-    /// Returns the op as the rank protocol has it.
-    fn into_record(self) -> RecordedOp {
-        let name = self.profiling_name.rsplit(':').next().unwrap_or_default();
-        let inputs = self.input_dtypes.iter().zip(&self.input_sizes);
-        RecordedOp {
-            op: name.to_owned(),
-            group: self.process_group.join(" "),
-            number: if self.is_p2p {
-                self.p2p_seq_id
-            } else {
-                self.collective_seq_id
-            },
-            inputs: inputs
-                .map(|(dtype, sizes)| format!("{}{sizes:?}", dtype.to_lowercase()))
-                .collect(),
-            state: self.state,
-        }
-    }
-}
 
 /// Returns the newest ops under way, oldest first. May be called while another thread is in a collective.
 ///
@@ -71,12 +24,12 @@ pub fn under_way() -> Result<Vec<RecordedOp>> {
     }
     entries.sort_by_key(|entry| entry.time_created_ns);
     let older = entries.len().saturating_sub(MOST);
-    Ok(entries.drain(older..).map(Entry::into_record).collect())
+    Ok(entries[older..].iter().map(RecordedOp::of).collect())
 }
 
 /// Returns the entries of a dump that have not ended.
-fn read(dump: &str) -> Result<Vec<Entry>> {
-    let dump: Dump = serde_json::from_str(dump)
+fn read(dump: &str) -> Result<Vec<RecorderEntry>> {
+    let dump: RecorderDump = serde_json::from_str(dump)
         .map_err(|error| Error::new(Kind::Value, format!("a flight recorder's dump: {error}")))?;
     let under_way = dump.entries.into_iter().filter(|entry| !entry.retired);
     Ok(under_way.collect())
@@ -112,11 +65,7 @@ mod tests {
              "p2p_seq_id": 0, "is_p2p": false, "input_dtypes": ["Float"], "input_sizes": [[2, 3]], "state": "scheduled",
              "time_created_ns": 5, "retired": false, "timeout_ms": 15000},
             {"profiling_name": "gloo:barrier", "state": "completed", "retired": true}]}"#;
-        let told: Vec<RecordedOp> = read(dump)
-            .unwrap()
-            .into_iter()
-            .map(Entry::into_record)
-            .collect();
+        let told: Vec<RecordedOp> = read(dump).unwrap().iter().map(RecordedOp::of).collect();
         assert_eq!(
             told,
             [RecordedOp {

@@ -247,7 +247,7 @@ fn a_server_that_tells_the_others_of_a_request_may_be_idle_and_one_that_does_not
 
 #[test]
 fn a_rank_that_was_stopped_before_its_record_was_written_contradicts_nobody() {
-    // C++ code has issued an all_gather on each rank; the record of the stopped one is from before.
+    // C++ code has issued an all_gather on each rank; the dump of the stopped one is from before.
     let recorded = |name: &str, number| call(number as u64 + 1, number, name);
     let others = [recorded("all_gather", 0), recorded("all_reduce", 1)];
     let mut ranks = vec![

@@ -238,9 +238,9 @@ impl WorldDetector {
 
     /// Returns a verdict that is proved and has stood for [`MOMENT`]; otherwise none.
     fn proved(&mut self, view: &mut WorldView<'_>, now: Instant) -> Option<Diagnosis> {
-        // A record that is older than the rank's last call proves nothing.
+        // A dump that is older than the rank's last call proves nothing.
         let is_stale = |rank: &RankProcess| {
-            // A stopped process cannot write its record, and issues nothing either.
+            // A stopped process cannot write its dump, and issues nothing either.
             let runs = matches!(rank.activity, Some(Activity::Alive { .. }));
             runs && rank.call_trace.as_ref().is_some_and(CallTrace::is_stale)
         };

@@ -158,7 +158,7 @@ impl ComparedWorld {
             inside.entry.epoch == epoch || is_of_store && inside.entry.epoch == 0
         };
         let inside = inside.filter(is_here);
-        // What C++ code issued before the process was stopped is not in a record from before: without that, the rank's
+        // What C++ code issued before the process was stopped is not in a dump from before: without that, the rank's
         // collectives would have other numbers than those of the others.
         let is_cut_off =
             matches!(process.activity, Some(Activity::Stopped)) && call_trace.is_stale();

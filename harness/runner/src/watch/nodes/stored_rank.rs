@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 use super::seen_place::SeenPlace;
 use crate::watch::ranks::rank_process::RankProcess;
 use crate::watch::trace::call_trace::CallTrace;
-use crate::watch::trace::record::Record;
 use crate::world::OF_OTHER_LAUNCHERS;
 use allranks_host::Activity;
+use allranks_model::flight_recorder::RecorderDump;
 use allranks_model::names::Rank;
 
 /// What of an environment is kept: nothing that could be a secret.
@@ -42,8 +42,8 @@ pub struct StoredRank {
     pub silence_s: f64,
     /// Its calls; none if it keeps no trace.
     pub trace: Option<CallTrace>,
-    /// What torch's flight recorder has written.
-    pub recorder: Option<Record>,
+    /// The dump of torch's flight recorder; none if there is none.
+    pub recorder: Option<RecorderDump>,
     /// Where its stack shows it to be; none of a rank that keeps a trace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seen: Option<SeenPlace>,
@@ -70,7 +70,7 @@ impl StoredRank {
             silence_s: (process.traced.as_ref())
                 .map_or(0.0, |call_trace| call_trace.silence().as_secs_f64()),
             recorder: (process.traced.as_ref())
-                .and_then(|call_trace| call_trace.record.as_deref().cloned()),
+                .and_then(|call_trace| call_trace.dump.as_deref().cloned()),
             trace: process.traced.clone(),
             seen: None,
         }
@@ -79,8 +79,8 @@ impl StoredRank {
     /// Returns the rank with all times moved by the seconds that have passed since it was stored.
     pub fn process(&self, passed: f64) -> RankProcess {
         let trace = self.trace.clone().map(|mut call_trace| {
-            let record = self.recorder.clone();
-            call_trace.move_to_now(passed, self.silence_s, record);
+            let dump = self.recorder.clone();
+            call_trace.move_to_now(passed, self.silence_s, dump);
             call_trace
         });
         RankProcess {

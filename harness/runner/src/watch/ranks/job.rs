@@ -52,7 +52,7 @@ impl Job {
     /// A job of these ranks, which were looked at elsewhere, with what their recorders know merged into their traces.
     pub fn of_world(ranks: Vec<RankProcess>) -> Self {
         let mut job = Self::of(ranks);
-        job.merge_records();
+        job.merge_dumps();
         job
     }
 
@@ -123,7 +123,7 @@ impl Job {
         }
         std::mem::swap(&mut self.call_traces, &mut call_traces);
         self.forget_past_worlds(&members);
-        self.merge_records();
+        self.merge_dumps();
     }
 
     /// Returns true if a process is what a rank has left behind that is gone: started by it, with its environment and without a call
@@ -151,9 +151,9 @@ impl Job {
             && self.known.iter().any(had_rank)
     }
 
-    /// Merges the flight recorders' records into the call traces. A group whose record is distrusted on one rank is not
+    /// Merges the flight recorders' dumps into the call traces. A group whose dump is distrusted on one rank is not
     /// merged on any.
-    fn merge_records(&mut self) {
+    fn merge_dumps(&mut self) {
         let mut merged: HashMap<u32, CallTrace> = HashMap::new();
         for world in self.worlds() {
             let traced = || {
@@ -164,9 +164,9 @@ impl Job {
                 .flat_map(|(_, call_trace)| trust::distrusted(call_trace))
                 .collect();
             let is_told = |rank: &RankProcess, call_trace: &CallTrace| {
-                call_trace.record.is_some() && (rank.lives() || !call_trace.is_stale())
+                call_trace.dump.is_some() && (rank.lives() || !call_trace.is_stale())
             };
-            // What the calls of one rank do not tell, those of another, whose record is missing, do not tell either.
+            // What the calls of one rank do not tell, those of another, whose dump is missing, do not tell either.
             let untold: BTreeSet<String> = match traced().all(|(rank, one)| is_told(rank, one)) {
                 true => BTreeSet::new(),
                 false => (traced().flat_map(|(_, call_trace)| trust::untold(call_trace)))

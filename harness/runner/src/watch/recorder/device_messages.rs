@@ -8,24 +8,22 @@ use std::collections::BTreeSet;
 use crate::watch::trace::call::{Call, Entry, Inside};
 use crate::watch::trace::call_trace::CallTrace;
 use crate::watch::trace::own_wait::OwnWait;
-use crate::watch::trace::record::{CLOCK, Record, RecordEntry};
-use allranks_model::flight_recorder::RecordedOp;
+use crate::watch::trace::recorder_dump::CLOCK;
+use allranks_model::flight_recorder::{RecordedOp, RecorderDump, RecorderEntry};
 
-impl Record {
-    /// Returns the messages under way, in the order in which they were issued. Empty as well if no message has ended:
-    /// then it is unknown whether this backend records ends at all.
-    fn messages_under_way(&self) -> Vec<&RecordEntry> {
-        let batch = |entry: &RecordEntry| (entry.group().to_owned(), entry.p2p_seq_id);
-        let ended: BTreeSet<(String, u64)> = (self.entries.iter())
-            .filter(|entry| entry.retired && entry.is_batch())
-            .map(batch)
-            .collect();
-        let has_ended = |entry: &RecordEntry| entry.retired || ended.contains(&batch(entry));
-        let messages = || self.entries.iter().filter(|entry| entry.is_p2p);
-        match messages().any(has_ended) {
-            true => messages().filter(|entry| !has_ended(entry)).collect(),
-            false => Vec::new(),
-        }
+/// Returns the messages of a dump that are under way, in the order in which they were issued. Empty as well if no message has ended:
+/// then it is unknown whether this backend records ends at all.
+fn messages_under_way(dump: &RecorderDump) -> Vec<&RecorderEntry> {
+    let batch = |entry: &RecorderEntry| (entry.group().to_owned(), entry.p2p_seq_id);
+    let ended: BTreeSet<(String, u64)> = (dump.entries.iter())
+        .filter(|entry| entry.retired && entry.is_batch())
+        .map(batch)
+        .collect();
+    let has_ended = |entry: &RecorderEntry| entry.retired || ended.contains(&batch(entry));
+    let messages = || dump.entries.iter().filter(|entry| entry.is_p2p);
+    match messages().any(has_ended) {
+        true => messages().filter(|entry| !has_ended(entry)).collect(),
+        false => Vec::new(),
     }
 }
 
@@ -36,18 +34,15 @@ pub fn under_way(call_trace: &CallTrace) -> Vec<RecordedOp> {
     let is_elsewhere = call_trace.inside.as_ref().is_some_and(|inside| {
         !inside.entry.waits || !matches!(inside.entry.call, Call::Message { .. })
     });
-    let Some(record) = call_trace.record.as_ref().filter(|_| !is_elsewhere) else {
+    let Some(dump) = call_trace.dump.as_ref().filter(|_| !is_elsewhere) else {
         return Vec::new();
     };
     let mut seen = BTreeSet::new();
-    let mut messages = record.messages_under_way();
+    let mut messages = messages_under_way(dump);
     messages.retain(|entry| seen.insert((&entry.process_group, entry.op())));
     let recorded = messages.into_iter().map(|entry| RecordedOp {
-        op: entry.op().to_owned(),
-        group: entry.process_group.join(" "),
-        number: entry.p2p_seq_id,
         inputs: Vec::new(),
-        state: entry.state.clone(),
+        ..RecordedOp::of(entry)
     });
     recorded.map(RecordedOp::cut).collect()
 }
@@ -60,7 +55,7 @@ pub fn awaited(call_trace: &CallTrace) -> Option<Inside> {
         .own
         .as_ref()
         .filter(|own| own.kind == OwnWait::Torch)?;
-    let first = *call_trace.record.as_ref()?.messages_under_way().first()?;
+    let first = *messages_under_way(call_trace.dump.as_ref()?).first()?;
     let mut inside = wait_for(first, call_trace)?;
     inside.entry.at.clone_from(&own.at);
     Some(inside)
@@ -70,13 +65,13 @@ pub fn awaited(call_trace: &CallTrace) -> Option<Inside> {
 /// batches and collectives in their order, and has come to none that was issued later. `key` is the group's in the call trace.
 #[must_use]
 pub fn first_of_batches(call_trace: &CallTrace, key: &str) -> Option<Inside> {
-    let record = call_trace.record.as_ref()?;
+    let dump = call_trace.dump.as_ref()?;
     let (_, group) = key.split_once('.')?;
-    let batches: BTreeSet<u64> = (record.entries.iter())
+    let batches: BTreeSet<u64> = (dump.entries.iter())
         .filter(|entry| entry.is_batch() && entry.group() == group)
         .map(|entry| entry.p2p_seq_id)
         .collect();
-    let mut messages = record.messages_under_way().into_iter();
+    let mut messages = messages_under_way(dump).into_iter();
     let first =
         messages.find(|entry| entry.group() == group && batches.contains(&entry.p2p_seq_id))?;
     let mut inside = wait_for(first, call_trace)?;
@@ -87,7 +82,7 @@ pub fn first_of_batches(call_trace: &CallTrace, key: &str) -> Option<Inside> {
 }
 
 /// Returns the wait for a message, by the call that issued it; none if the call trace does not have that call.
-fn wait_for(message: &RecordEntry, call_trace: &CallTrace) -> Option<Inside> {
+fn wait_for(message: &RecorderEntry, call_trace: &CallTrace) -> Option<Inside> {
     let time = message.time();
     let is_send = message.op().starts_with("send");
     let issued_it = |entry: &&Entry| {
@@ -113,7 +108,7 @@ mod tests {
     use serde_json::{Value, json};
     use std::sync::Arc;
 
-    /// Builds an entry of the record, as NCCL makes them.
+    /// Builds an entry of a dump, as NCCL makes them.
     fn recorded(name: &str, number: u64, retired: bool) -> Value {
         json!({
             "collective_seq_id": 0, "p2p_seq_id": number, "retired": retired,
@@ -146,8 +141,8 @@ mod tests {
             "own": {"text": "torch.cuda.synchronize()", "at": "train.py:34", "in": kind},
         }))
         .unwrap();
-        let record = serde_json::from_value(json!({"entries": record})).unwrap();
-        call_trace.record = Some(Arc::new(record));
+        let dump = serde_json::from_value(json!({"entries": record})).unwrap();
+        call_trace.dump = Some(Arc::new(dump));
         call_trace
     }
 
@@ -184,8 +179,8 @@ mod tests {
             recorded("coalesced", 1, true),
             recorded("send 1->2", 2, false),
         ];
-        let record: Record = serde_json::from_value(json!({"entries": entries})).unwrap();
-        let numbers: Vec<u64> = (record.messages_under_way().iter())
+        let dump: RecorderDump = serde_json::from_value(json!({"entries": entries})).unwrap();
+        let numbers: Vec<u64> = (messages_under_way(&dump).iter())
             .map(|entry| entry.p2p_seq_id)
             .collect();
         assert_eq!(numbers, [2]);
@@ -201,16 +196,15 @@ mod tests {
         assert!(first("1.7").is_none());
         // A message by itself has a stream of its own.
         let mut alone = call_trace.clone();
-        let mut record = (**alone.record.as_ref().unwrap()).clone();
-        record
-            .entries
+        let mut dump = (**alone.dump.as_ref().unwrap()).clone();
+        dump.entries
             .retain(|entry| !(entry.is_batch() && entry.p2p_seq_id == 2));
-        alone.record = Some(Arc::new(record));
+        alone.dump = Some(Arc::new(dump));
         assert!(first_of_batches(&alone, "1.0").is_none());
     }
 
     #[test]
-    fn a_record_in_which_no_message_ends_says_nothing() {
+    fn a_dump_in_which_no_message_ends_says_nothing() {
         let call_trace = trace(&[("recv 1<-0", false), ("recv 1<-0", false)], "torch");
         assert!(awaited(&call_trace).is_none());
         assert!(under_way(&call_trace).is_empty());

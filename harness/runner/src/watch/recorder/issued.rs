@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
-
 use crate::watch::trace::call::{Call, Entry};
 use crate::watch::trace::call_trace::CallTrace;
-use crate::watch::trace::record::{CLOCK, Record, RecordEntry};
+use crate::watch::trace::recorder_dump::CLOCK;
+use allranks_model::flight_recorder::{RecorderDump, RecorderEntry};
 
 /// Collectives whose input may have another size, or another dtype, on each member.
 const UNEVEN: &[&str] = &["gather", "scatter", "alltoall", "all_to_all"];
@@ -30,82 +29,74 @@ pub struct Issued {
     pub on_host: bool,
 }
 
-impl Record {
-    /// Its collectives, in the order of their numbers, each group by itself.
-    pub fn issued(&self, call_trace: &CallTrace) -> BTreeMap<String, Vec<Issued>> {
-        // A library counts its groups anew for each world: which one it is, the time tells.
-        let inits: Vec<(f64, u32)> = (call_trace.entries.iter())
-            .filter(|entry| matches!(entry.call, Call::Init { .. }))
-            .filter_map(|entry| Some((entry.t?, entry.epoch)))
-            .collect();
-        let mut groups: BTreeMap<String, BTreeMap<u64, Issued>> = BTreeMap::new();
-        for entry in self.collectives() {
-            let time = entry.time();
-            let begun = inits.iter().rev().find(|(from, _)| *from <= time + CLOCK);
-            let (Some(name), Some((_, epoch))) = (entry.process_group.first(), begun) else {
-                continue;
-            };
-            let Some(number) = entry.collective_seq_id.checked_sub(1) else {
-                continue;
-            };
-            let (backend, op) = split(&entry.profiling_name);
-            let key = format!("{epoch}.{name}");
-            let group = groups.entry(key.clone()).or_default();
-            let one = group.entry(number).or_insert_with(|| Issued {
-                key,
-                number: number as usize,
-                name: String::new(),
-                nature: BTreeMap::new(),
-                is_over: true,
-                time,
-                in_backward: false,
-                on_host: backend == "gloo",
-            });
-            let is_first = one.name.is_empty();
-            match is_first {
-                true => op.clone_into(&mut one.name),
-                false => one.name = format!("{}+{op}", one.name),
-            }
-            one.is_over &= entry.retired;
-            let thread = entry.thread_name.as_deref().unwrap_or_default();
-            one.in_backward |= thread.starts_with("pt_autograd");
-            one.nature = match is_first && !UNEVEN.iter().any(|uneven| op.contains(uneven)) {
-                true => entry.nature(op),
-                false => BTreeMap::new(),
-            };
-        }
-        let ordered = |(key, group): (String, BTreeMap<u64, Issued>)| {
-            (key, group.into_values().collect::<Vec<_>>())
+/// Returns the collectives of a dump, in the order of their numbers, each group by itself.
+pub fn issued(dump: &RecorderDump, call_trace: &CallTrace) -> BTreeMap<String, Vec<Issued>> {
+    // A library counts its groups anew for each world: which one it is, the time tells.
+    let inits: Vec<(f64, u32)> = (call_trace.entries.iter())
+        .filter(|entry| matches!(entry.call, Call::Init { .. }))
+        .filter_map(|entry| Some((entry.t?, entry.epoch)))
+        .collect();
+    let mut groups: BTreeMap<String, BTreeMap<u64, Issued>> = BTreeMap::new();
+    for entry in dump.collectives() {
+        let time = entry.time();
+        let begun = inits.iter().rev().find(|(from, _)| *from <= time + CLOCK);
+        let (Some(name), Some((_, epoch))) = (entry.process_group.first(), begun) else {
+            continue;
         };
-        groups.into_iter().map(ordered).collect()
-    }
-}
-
-impl RecordEntry {
-    fn nature(&self, op: &str) -> BTreeMap<String, String> {
-        let mut nature = BTreeMap::new();
-        if let [dtype, ..] = self.input_dtypes.as_slice() {
-            nature.insert("dtype".to_owned(), dtype_of(dtype));
+        let Some(number) = entry.collective_seq_id.checked_sub(1) else {
+            continue;
+        };
+        let (backend, op) = entry.backend_and_op();
+        let op = python_name(op);
+        let key = format!("{epoch}.{name}");
+        let group = groups.entry(key.clone()).or_default();
+        let one = group.entry(number).or_insert_with(|| Issued {
+            key,
+            number: number as usize,
+            name: String::new(),
+            nature: BTreeMap::new(),
+            is_over: true,
+            time,
+            in_backward: false,
+            on_host: backend == "gloo",
+        });
+        let is_first = one.name.is_empty();
+        match is_first {
+            true => op.clone_into(&mut one.name),
+            false => one.name = format!("{}+{op}", one.name),
         }
-        // Lists of tensors may be split differently on each rank.
-        let sizes = self.input_sizes.as_array().filter(|all| all.len() == 1);
-        let shape = sizes.and_then(|all| all[0].as_array());
-        if let Some(shape) = shape.filter(|_| op != "barrier") {
-            let elements: u64 = shape.iter().filter_map(Value::as_u64).product();
-            nature.insert("elements".to_owned(), elements.to_string());
-        }
-        nature
+        one.is_over &= entry.retired;
+        let thread = entry.thread_name.as_deref().unwrap_or_default();
+        one.in_backward |= thread.starts_with("pt_autograd");
+        one.nature = match is_first && !UNEVEN.iter().any(|uneven| op.contains(uneven)) {
+            true => nature(entry, op),
+            false => BTreeMap::new(),
+        };
     }
+    let ordered = |(key, group): (String, BTreeMap<u64, Issued>)| {
+        (key, group.into_values().collect::<Vec<_>>())
+    };
+    groups.into_iter().map(ordered).collect()
 }
 
-/// Splits `nccl:_all_gather_base` into the backend and the op, by its name in `torch.distributed`.
-fn split(name: &str) -> (&str, &str) {
-    let (backend, op) = name.split_once(':').unwrap_or(("", name));
-    (backend, python_name(op))
+/// Returns what must be the same on all members of a collective, as far as its entry tells.
+fn nature(entry: &RecorderEntry, op: &str) -> BTreeMap<String, String> {
+    let mut nature = BTreeMap::new();
+    if let [dtype, ..] = entry.input_dtypes.as_slice() {
+        nature.insert("dtype".to_owned(), dtype_of(dtype));
+    }
+    // Lists of tensors may be split differently on each rank.
+    if let [shape] = entry.input_sizes.as_slice()
+        && op != "barrier"
+    {
+        let elements: u64 = shape.iter().product();
+        nature.insert("elements".to_owned(), elements.to_string());
+    }
+    nature
 }
 
-/// Returns the name in `torch.distributed` of an op as ProcessGroupNCCL.cpp records it. The record of one rank is compared with the
-/// calls of another whose record cannot be read.
+/// Returns the name in `torch.distributed` of an op as ProcessGroupNCCL.cpp records it. The dump of one rank is compared with the
+/// calls of another whose dump cannot be read.
 fn python_name(op: &str) -> &str {
     match op {
         "_all_gather_base" => "all_gather_into_tensor",
@@ -142,7 +133,7 @@ pub fn collective(entry: &Entry) -> Option<(&str, &str)> {
     }
 }
 
-/// Returns true if a collective of the record was issued during a traced call.
+/// Returns true if a collective of a dump was issued during a traced call.
 pub fn is_within(one: &Issued, entry: &Entry) -> bool {
     let Some(begun) = entry.t else { return false };
     let ended = entry.end.unwrap_or(f64::INFINITY);
@@ -179,13 +170,12 @@ mod tests {
 
     #[test]
     fn ops_have_the_names_of_calls() {
-        for (recorded, backend, op) in [
-            ("nccl:_all_gather_base", "nccl", "all_gather_into_tensor"),
-            ("nccl:_reduce_scatter_base", "nccl", "reduce_scatter_tensor"),
-            ("gloo:all_reduce", "gloo", "all_reduce"),
-            ("barrier", "", "barrier"),
+        for (recorded, op) in [
+            ("_all_gather_base", "all_gather_into_tensor"),
+            ("_reduce_scatter_base", "reduce_scatter_tensor"),
+            ("all_reduce", "all_reduce"),
         ] {
-            assert_eq!(split(recorded), (backend, op));
+            assert_eq!(python_name(recorded), op);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Puts the collectives that backends really issued on a rank, whatever code asked for them, in the place of those that its call trace
 //! saw: those of DDP's reducer, of FSDP, of functional and of compiled collectives are then there too.
 //!
-//! A backend's record is believed only where it agrees with the calls that the call trace saw: [`distrusted`] names the
+//! A backend's dump is believed only where it agrees with the calls that the call trace saw: [`distrusted`] names the
 //! groups in which it does not.
 //!
 //! [`distrusted`]: super::trust::distrusted
@@ -9,24 +9,24 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::device_messages;
-use super::issued::{Issued, caller_of, collective, has_root_of, is_alone, traced_in};
+use super::issued::{Issued, caller_of, collective, has_root_of, is_alone, issued, traced_in};
 use super::trust::{UNRECORDED, tells_ends};
 use crate::watch::trace::call::{Call, Entry, Inside};
 use crate::watch::trace::call_trace::{CallTrace, Group};
 use crate::watch::trace::own_wait::OwnWait;
-use crate::watch::trace::record::CLOCK;
+use crate::watch::trace::recorder_dump::CLOCK;
 
-/// The first id of entries that come from the record.
+/// The first id of entries that come from the dump.
 const IDS: u64 = 1 << 40;
 
-/// Returns the call trace with the record's collectives in place of its own, in all groups that are not distrusted.
+/// Returns the call trace with the recorder's collectives in place of its own, in all groups that are not distrusted.
 #[must_use]
 pub fn merge(call_trace: &CallTrace, distrusted: &BTreeSet<String>) -> CallTrace {
-    let Some(record) = &call_trace.record else {
+    let Some(dump) = &call_trace.dump else {
         return call_trace.clone();
     };
     let mut merged = call_trace.clone();
-    let issued = record.issued(call_trace);
+    let issued = issued(dump, call_trace);
     let is_recorded = |key: &str| issued.contains_key(key) && !distrusted.contains(key);
     let tells_ends = tells_ends(call_trace, &issued);
     let mut timed: Vec<(f64, Entry)> = Vec::new();
@@ -81,7 +81,7 @@ pub fn merge(call_trace: &CallTrace, distrusted: &BTreeSet<String>) -> CallTrace
     merged
 }
 
-/// Returns the call trace of a rank whose record cannot be read, for comparison with those of others: in these groups its collectives
+/// Returns the call trace of a rank whose dump cannot be read, for comparison with those of others: in these groups its collectives
 /// have other numbers than theirs, and are left out.
 #[must_use]
 pub fn unnumbered(mut call_trace: CallTrace, groups: &BTreeSet<String>) -> CallTrace {
@@ -171,7 +171,7 @@ fn entry_of(one: &Issued, id: u64, ops: &[Issued], caller: Option<&Entry>) -> En
     }
 }
 
-/// Returns what the process is in: the record's collective that its call waits for, or that C++ code waits for.
+/// Returns what the process is in: the recorder's collective that its call waits for, or that C++ code waits for.
 fn inside(
     call_trace: &CallTrace,
     merged: &CallTrace,
@@ -232,7 +232,7 @@ fn inside(
     Some(awaited(one, entry, &at.unwrap_or_default()))
 }
 
-/// Returns what a process is in if its record has nothing under way for the call that its trace is in: a group's first
+/// Returns what a process is in if its dump has nothing under way for the call that its trace is in: a group's first
 /// collective, of which no end can have been recorded, or one that has not been issued, such as NCCL's first, which
 /// must connect before that.
 fn traced_inside(inside: &Inside, key: &str, merged: &CallTrace) -> Option<Inside> {

@@ -2,19 +2,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::issued::{Issued, caller_of, collective, is_alone, is_within, traced_in};
+use super::issued::{Issued, caller_of, collective, is_alone, is_within, issued, traced_in};
 use crate::watch::trace::call_trace::CallTrace;
-use crate::watch::trace::record::CLOCK;
+use crate::watch::trace::recorder_dump::CLOCK;
 
 /// Collectives that no recorder keeps, although they count in their group.
 pub const UNRECORDED: &[&str] = &["monitored_barrier", "new_group"];
 
-/// Returns the keys of groups in which a rank's record is not trusted: calls that the trace saw return are not in it,
+/// Returns the keys of groups in which a rank's dump is not trusted: calls that the trace saw return are not in it,
 /// or it leaves out numbers that nothing explains.
 #[must_use]
 pub fn distrusted(call_trace: &CallTrace) -> BTreeSet<String> {
-    let issued = match &call_trace.record {
-        Some(record) => record.issued(call_trace),
+    let issued = match &call_trace.dump {
+        Some(dump) => issued(dump, call_trace),
         None => BTreeMap::new(),
     };
     let mut bad = BTreeSet::new();
@@ -34,7 +34,7 @@ pub fn distrusted(call_trace: &CallTrace) -> BTreeSet<String> {
             .first()
             .zip(entry.t)
             .is_some_and(|(first, t)| t < first.time - CLOCK && first.number > 0);
-        // A record that is not up to date cannot have it yet.
+        // A dump that is not up to date cannot have it yet.
         let is_newer = call_trace.is_stale()
             && ops
                 .last()
@@ -62,13 +62,13 @@ pub fn distrusted(call_trace: &CallTrace) -> BTreeSet<String> {
     bad
 }
 
-/// Returns the number of collectives, over all groups, that the record has lost because it is a ring.
+/// Returns the number of collectives, over all groups, that the dump has lost because it is a ring.
 #[must_use]
 pub fn lost(call_trace: &CallTrace) -> usize {
-    let Some(record) = &call_trace.record else {
+    let Some(dump) = &call_trace.dump else {
         return 0;
     };
-    let issued = record.issued(call_trace);
+    let issued = issued(dump, call_trace);
     issued
         .values()
         .filter_map(|ops| ops.first())
@@ -76,12 +76,12 @@ pub fn lost(call_trace: &CallTrace) -> usize {
         .sum()
 }
 
-/// Returns the keys of groups of which the record has collectives that the traced calls do not tell one by one: those that C++ code
+/// Returns the keys of groups of which the dump has collectives that the traced calls do not tell one by one: those that C++ code
 /// issued, and those of calls that are made of several, such as `all_gather_object`.
 #[must_use]
 pub fn untold(call_trace: &CallTrace) -> BTreeSet<String> {
-    let issued = match &call_trace.record {
-        Some(record) => record.issued(call_trace),
+    let issued = match &call_trace.dump {
+        Some(dump) => issued(dump, call_trace),
         None => return BTreeSet::new(),
     };
     let is_told = |(key, ops): &(String, Vec<Issued>)| {
@@ -97,7 +97,7 @@ pub fn untold(call_trace: &CallTrace) -> BTreeSet<String> {
     untold.map(|(key, _)| key).collect()
 }
 
-/// Returns true if the record can be trusted where it says that a collective has not ended. It cannot if calls that the
+/// Returns true if the dump can be trusted where it says that a collective has not ended. It cannot if calls that the
 /// trace saw return have no ended collective in it.
 pub fn tells_ends(call_trace: &CallTrace, issued: &BTreeMap<String, Vec<Issued>>) -> bool {
     let has_ended = |one: &&Issued| {

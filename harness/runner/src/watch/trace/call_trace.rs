@@ -12,8 +12,9 @@ use serde::{Deserialize, Serialize};
 
 use super::call::{Entry, Inside, since_1970};
 use super::own_wait::OwnWait;
-use super::record::Record;
 use super::recorder_counts::RecorderCounts;
+use super::recorder_dump::read_dump;
+use allranks_model::flight_recorder::RecorderDump;
 use allranks_model::names::Rank;
 
 /// How long calls must have failed again and again before the process counts as retrying.
@@ -79,9 +80,9 @@ pub struct CallTrace {
     /// The counts of torch's flight recorder; none if there is no recorder.
     #[serde(default)]
     pub recorder: Option<RecorderCounts>,
-    /// What that recorder has written; none if it has written nothing.
+    /// The dump of that recorder; none if it has written none.
     #[serde(skip)]
-    pub record: Option<Arc<Record>>,
+    pub dump: Option<Arc<RecorderDump>>,
     /// When the process last wrote its heartbeat.
     #[serde(skip)]
     pub beat: Option<SystemTime>,
@@ -149,9 +150,9 @@ impl CallTrace {
             known.recorder.as_ref().map(|one| &one.dumped)
                 == call_trace.recorder.as_ref().map(|one| &one.dumped)
         });
-        call_trace.record = match known.filter(|_| is_same) {
-            Some(known) => known.record.clone(),
-            None => Record::read(folder, pid).map(Arc::new),
+        call_trace.dump = match known.filter(|_| is_same) {
+            Some(known) => known.dump.clone(),
+            None => read_dump(folder, pid).map(Arc::new),
         };
         Some(Self {
             beat,
@@ -191,9 +192,9 @@ impl CallTrace {
         }
     }
 
-    /// Moves all times by the seconds that have passed since it was read elsewhere, and gives it the record that it had there.
+    /// Moves all times by the seconds that have passed since it was read elsewhere, and gives it the dump that it had there.
     /// `silence` is for how many seconds it had given no sign of life then.
-    pub fn move_to_now(&mut self, passed: f64, silence: f64, record: Option<Record>) {
+    pub fn move_to_now(&mut self, passed: f64, silence: f64, dump: Option<RecorderDump>) {
         let later = |time: &mut Option<f64>| {
             if let Some(time) = time {
                 *time += passed;
@@ -211,10 +212,10 @@ impl CallTrace {
         later(&mut self.failing_since);
         later(&mut self.left);
         self.beat = SystemTime::now().checked_sub(Duration::from_secs_f64(silence.max(0.0)));
-        self.record = record.map(|record| Arc::new(record.later(passed)));
+        self.dump = dump.map(|dump| Arc::new(dump.later(passed)));
     }
 
-    /// Returns true if collectives were issued after the flight recorder's record was written.
+    /// Returns true if collectives were issued after the flight recorder's dump was written.
     #[must_use]
     pub fn is_stale(&self) -> bool {
         self.recorder.as_ref().is_some_and(|one| one.is_stale())

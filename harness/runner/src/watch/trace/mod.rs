@@ -3,7 +3,7 @@
 //! | module | holds |
 //! |---|---|
 //! | `call_trace` | reads what a Python process writes of its calls |
-//! | `record` | reads what torch's flight recorder writes |
+//! | `recorder_dump` | finds the dump of a process's flight recorder |
 //! | `own_wait` | what a rank's own code waits in, and for how long it may |
 //! | `call` | one call of a process |
 //! | `recorder_counts` | the numbers of collectives that the recorder has counted |
@@ -11,5 +11,5 @@
 pub(super) mod call;
 pub(super) mod call_trace;
 pub(super) mod own_wait;
-pub(super) mod record;
 pub(super) mod recorder_counts;
+pub(super) mod recorder_dump;

@@ -13,7 +13,7 @@ pub struct RecorderCounts {
     /// The counts now.
     #[serde(default)]
     pub status: Value,
-    /// The counts when the record was last written.
+    /// The counts when the dump was last written.
     #[serde(default)]
     pub dumped: Value,
 }
@@ -32,7 +32,7 @@ impl RecorderCounts {
         groups.map(|one| number(&one[name]).max(0) as u64).sum()
     }
 
-    /// Returns true if collectives were issued after the record was written.
+    /// Returns true if collectives were issued after the dump was written.
     pub fn is_stale(&self) -> bool {
         Self::sum(&self.status, ENQUEUED) != Self::sum(&self.dumped, ENQUEUED)
     }
