@@ -18,19 +18,17 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "allranks_watch"))
 
 import allranks_patch  # noqa: E402
 import allranks_trace  # noqa: E402
-from allranks_trace import (  # noqa: E402
-    KEPT,
-    POLLED,
-    RECENT,
-    CallTrace,
+from allranks_entry import place_of_store  # noqa: E402
+from allranks_frames import current_frames, files_of, main_frame  # noqa: E402
+from allranks_loop import loop_of  # noqa: E402
+from allranks_place import (  # noqa: E402
     awaited_threads,
     awaits_a_thread,
     current_call,
-    current_frames,
-    files_of,
     is_serving,
     kind_of_place,
 )
+from allranks_trace import KEPT, POLLED, RECENT, CallTrace  # noqa: E402
 
 from .fake_harness import Folder  # noqa: E402
 
@@ -169,7 +167,7 @@ class CallTraceTest(unittest.TestCase):
     def test_a_look_at_the_frames_ends_though_the_garbage_collector_lets_other_threads_run(self):
         script = """if True:
             import gc, os, threading, time
-            from allranks_trace import current_frames
+            from allranks_frames import current_frames
 
             def start_threads():
                 while True:
@@ -219,7 +217,7 @@ class CallTraceTest(unittest.TestCase):
         """Runs a coroutine with this body in another Python; returns the function that it waits in, and its kind."""
         script = f"""if True:
             import asyncio, os, threading, time
-            import allranks_trace
+            import allranks_place
 
             async def waits(loop):
                 {wait}
@@ -228,10 +226,10 @@ class CallTraceTest(unittest.TestCase):
                 await asyncio.wait_for(waits(asyncio.get_running_loop()), None)
 
             def look():
-                while not allranks_trace.current_line()[2]:
+                while not allranks_place.current_line()[2]:
                     time.sleep(0.01)
                 time.sleep(0.2)
-                name, _, kind = allranks_trace.current_line()
+                name, _, kind = allranks_place.current_line()
                 print(name, kind, flush=True)
                 os._exit(0)
 
@@ -291,19 +289,19 @@ class CallTraceTest(unittest.TestCase):
         program = """
 import sys, threading, time
 sys.path.insert(0, sys.argv[1])
-import allranks_trace
+import allranks_frames, allranks_place
 def watch():
-    while not allranks_trace.is_finished():
+    while not allranks_frames.is_finished():
         time.sleep(0.01)
     threads = []
     while not threads:
-        threads = allranks_trace.awaited_threads()
+        threads = allranks_place.awaited_threads()
     print(*(name for name, _, _ in threads), flush=True)
     gate.set()
 gate = threading.Event()
 threading.Thread(target=watch, daemon=True).start()
 threading.Thread(target=gate.wait, name="kept").start()
-print(allranks_trace.is_finished(), flush=True)
+print(allranks_frames.is_finished(), flush=True)
 """
         folder = str(Path(allranks_trace.__file__).parent)
         ran = subprocess.run([sys.executable, "-c", program, folder], capture_output=True, text=True, timeout=120)
@@ -436,8 +434,8 @@ print(sorted(set(sys.modules) - before))
         allranks_patch.patch(self.trace, module)
         server = SimpleNamespace(host="node1", port=29500)
         store = PrefixStore("job", PrefixStore(prefix="run", store=server))
-        self.assertEqual(allranks_patch.place_of_store(store), "node1:29500/job/run")
-        self.assertEqual(allranks_patch.place_of_store(server), "node1:29500")
+        self.assertEqual(place_of_store(store), "node1:29500/job/run")
+        self.assertEqual(place_of_store(server), "node1:29500")
 
     def test_reads_of_the_same_keys_are_a_poll_until_something_else_is_called(self):
         class Store:
@@ -506,7 +504,7 @@ print(sorted(set(sys.modules) - before))
 
         def look():
             # Once a loop waits, as the heartbeat would see it.
-            while allranks_trace.loop_of(allranks_trace.main_frame()) is None:
+            while loop_of(main_frame()) is None:
                 time.sleep(0.01)
             self.trace.note_lost_tasks()
             told["lost"], told["errors"] = self.trace.lost, list(self.trace.errors)

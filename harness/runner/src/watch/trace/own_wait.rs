@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What a rank is in at a line of its own code, by the frames of libraries below that line. `kind_of_place` of `allranks_trace.py` has
+/// What a rank is in at a line of its own code, by the frames of libraries below that line. `kind_of_place` of `allranks_place.py` has
 /// the same names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum OwnWait {
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn the_names_are_those_of_the_call_trace_and_others_are_unknown() {
-        let trace = include_str!("../../../python/allranks_watch/allranks_trace.py");
+        let trace = include_str!("../../../python/allranks_watch/allranks_place.py");
         let (_, rest) = trace.split_once("def kind_of_place").unwrap();
         let (body, _) = rest.split_once("\ndef ").unwrap();
         let mut returned = 0;
