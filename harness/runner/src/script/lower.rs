@@ -13,7 +13,7 @@ use allranks_model::store::StoreMethod;
 use allranks_oracle::{Prepared, RankStep};
 use allranks_protocol::{Call, Step};
 use allranks_suite::case::{ExpectSpec, InitMove};
-use allranks_suite::plan::{Act, Check, MessageAct, Move, Scenario, Script};
+use allranks_suite::plan::{Act, Check, DataCheck, MessageAct, Move, Scenario, Script};
 
 impl CompiledScript {
     /// Compiles a script.
@@ -65,8 +65,8 @@ struct Compiler<'a> {
     marks: BTreeMap<String, BTreeSet<Rank>>,
     /// For each rank and part, the index of the part's first tensor in the rank's step.
     tensors: Vec<Vec<usize>>,
-    /// For each part, whether its data must be judged or must not be; none if no move says so.
-    verdicts: Vec<Option<bool>>,
+    /// For each part, whether its data is judged.
+    data: Vec<DataCheck>,
     /// Parts that some rank issues in a way that may fail.
     may_fail: BTreeSet<usize>,
     /// Ranks and parts of messages that the rank sends or receives by a blocking call, so that there is no work.
@@ -121,7 +121,7 @@ impl<'a> Compiler<'a> {
             script,
             points,
             size,
-            verdicts: vec![None; parts.len()],
+            data: vec![DataCheck::IfComplete; parts.len()],
             parts,
             steps,
             expectations: vec![Vec::new(); count],
@@ -261,9 +261,9 @@ impl<'a> Compiler<'a> {
                 check,
                 keeps,
                 message,
-                judged,
+                data,
             } => {
-                self.verdicts[*check] = self.verdicts[*check].or(*judged);
+                self.data[*check] = self.data[*check].or(*data);
                 if one.expect.as_ref().is_some_and(ExpectSpec::may_raise) {
                     self.may_fail.insert(*check);
                 }
@@ -313,49 +313,59 @@ impl<'a> Compiler<'a> {
                         .map(|(_, work)| plain(Call::Drop { work })),
                 );
             }
-            Act::Mark(name) => out.push(plain(Call::Mark { name: name.clone() })),
-            Act::Hold(name) => out.push(plain(Call::Hold { name: name.clone() })),
-            Act::Sleep(ms) => out.push(plain(Call::Sleep { ms: *ms })),
-            Act::Pause(_) | Act::Freeze => out.push(plain(Call::Pause)),
-            Act::Die(signal) => out.push(plain(Call::Die { signal: *signal })),
-            Act::Exit(code) => out.push(plain(Call::Exit { code: *code })),
-            Act::Census(_) => out.push(plain(Call::Census)),
-            Act::WhoAmI(group) => out.push(plain(Call::WhoAmI {
+            other => out.push(plain(self.single_call(rank, other)?)),
+        }
+        Ok(())
+    }
+
+    /// Returns the call of a move that is one call and makes or needs no work.
+    fn single_call(&self, rank: Rank, act: &Act) -> Result<Call, String> {
+        Ok(match act {
+            Act::Mark(name) => Call::Mark { name: name.clone() },
+            Act::Hold(name) => Call::Hold { name: name.clone() },
+            Act::Sleep(ms) => Call::Sleep { ms: *ms },
+            Act::Pause(_) | Act::Freeze => Call::Pause,
+            Act::Die(signal) => Call::Die { signal: *signal },
+            Act::Exit(code) => Call::Exit { code: *code },
+            Act::Census(_) => Call::Census,
+            Act::WhoAmI(group) => Call::WhoAmI {
                 group: group.clone(),
-            })),
-            Act::Setenv(name, value) => out.push(plain(Call::Setenv {
+            },
+            Act::Setenv(name, value) => Call::Setenv {
                 name: name.clone(),
                 value: value.clone(),
-            })),
-            Act::Init(init) => out.push(plain(self.init(rank, init)?)),
-            Act::Destroy(group) => out.push(plain(Call::DestroyProcessGroup {
+            },
+            Act::Init(init) => self.init(rank, init)?,
+            Act::Destroy(group) => Call::DestroyProcessGroup {
                 group: group.clone(),
-            })),
+            },
             Act::NewGroup {
                 name,
                 ranks,
                 backend,
                 timeout_s,
                 local_sync,
-            } => out.push(plain(Call::NewGroup {
+            } => Call::NewGroup {
                 name: name.clone(),
                 ranks: ranks.clone(),
                 backend: backend.clone(),
                 timeout_s: timeout_s.unwrap_or(self.scenario.case.world.timeout_s),
                 local_sync: *local_sync,
-            })),
-            Act::Abort(group) => out.push(plain(Call::Abort {
+            },
+            Act::Abort(group) => Call::Abort {
                 group: group.clone(),
-            })),
-            Act::Python { source, unnoticed } => out.push(plain(Call::Python {
+            },
+            Act::Python { source, unnoticed } => Call::Python {
                 source: source.clone(),
                 unnoticed: *unnoticed,
-            })),
-            Act::Steady(_) | Act::Together(_) => {
-                return Err("not on a thread".to_owned());
-            }
-        }
-        Ok(())
+            },
+            Act::Issue { .. }
+            | Act::Wait { .. }
+            | Act::IsCompleted { .. }
+            | Act::Future(_)
+            | Act::Drop(_) => return Err("calls on works".to_owned()),
+            Act::Steady(_) | Act::Together(_) => return Err("not on a thread".to_owned()),
+        })
     }
 
     /// Returns the calls of an op in `out`, with the indices of its tensors and works shifted; without its waits, if a
@@ -517,8 +527,11 @@ impl<'a> Compiler<'a> {
                 self.departures[rank.index()].is_none()
                     && part.calls[rank.index()].iter().all(Option::is_some)
             });
-            part.judged =
-                self.verdicts[index].unwrap_or(complete && !self.may_fail.contains(&index));
+            part.judged = match self.data[index] {
+                DataCheck::IfComplete => complete && !self.may_fail.contains(&index),
+                DataCheck::Always => true,
+                DataCheck::Never => false,
+            };
         }
         let setting = Setting {
             groups: &self.scenario.groups,

@@ -24,7 +24,7 @@ pub use expand::replay;
 pub use filter::{Filter, FilterError};
 pub use groups::groups;
 pub use program::{ProgramCheck, hang};
-pub use script::{Act, Hang, MessageAct, Move, Script};
+pub use script::{Act, DataCheck, Hang, HangSymptom, MessageAct, Move, Script};
 pub use selection::{Selection, Target};
 pub use sequence::{Sequence, SequenceAct, SequenceMove, Unit, UnitKind};
 pub use shard::{Shard, ShardError, Share};

@@ -2,7 +2,7 @@
 
 use super::context::ScenarioContext;
 use super::expand::WorldCheck;
-use super::{Check, CheckKind, Hang};
+use super::{Check, CheckKind, Hang, HangSymptom};
 use crate::case::{Case, HangSpec, Members, ProgramSpec};
 use allranks_model::launcher::Launcher;
 use allranks_model::names::{CheckId, RequirementId, WorldSize};
@@ -86,7 +86,7 @@ pub fn hang(spec: &HangSpec, size: WorldSize) -> Hang {
         kind: spec.kind,
         culprits: culprits.map_or_else(Vec::new, |members: &Members| members.in_world(size)),
         within: spec.within.0,
-        silent: None,
+        symptom: HangSymptom::Either,
     }
 }
 

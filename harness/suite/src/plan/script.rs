@@ -46,8 +46,63 @@ pub struct Hang {
     pub culprits: Vec<Rank>,
     /// How long after the last progress the verdict may come.
     pub within: Duration,
-    /// `Some(true)`: no rank may hang or raise. `Some(false)`: some rank must. `None`: either is right.
-    pub silent: Option<bool>,
+    /// Whether a rank may, or must, hang or raise.
+    pub symptom: HangSymptom,
+}
+
+/// What ranks must show of a hang, besides the verdict on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HangSymptom {
+    /// Some rank may hang or raise, or none.
+    Either,
+    /// No rank may hang or raise.
+    Silent,
+    /// Some rank must hang or raise.
+    Shown,
+}
+
+impl HangSymptom {
+    /// Reads the key `silent` of a case.
+    #[must_use]
+    pub fn of(silent: Option<bool>) -> Self {
+        match silent {
+            None => Self::Either,
+            Some(true) => Self::Silent,
+            Some(false) => Self::Shown,
+        }
+    }
+}
+
+/// Whether the oracle checks the data of an op.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DataCheck {
+    /// If every member issues it and no rank is to fail.
+    IfComplete,
+    /// Whoever issues it.
+    Always,
+    /// Not at all.
+    Never,
+}
+
+impl DataCheck {
+    /// Reads the key `judged` of a move.
+    #[must_use]
+    pub fn of(judged: Option<bool>) -> Self {
+        match judged {
+            None => Self::IfComplete,
+            Some(true) => Self::Always,
+            Some(false) => Self::Never,
+        }
+    }
+
+    /// Returns what the moves of an op say together: the first that says something counts.
+    #[must_use]
+    pub fn or(self, later: Self) -> Self {
+        match self {
+            Self::IfComplete => later,
+            Self::Always | Self::Never => self,
+        }
+    }
 }
 
 impl Hang {
@@ -86,8 +141,8 @@ pub enum Act {
         keeps: bool,
         /// The side of the message, and how it is issued. `None`: it is no message.
         message: Option<MessageAct>,
-        /// Whether the oracle checks the data. `None`: if every member issues it and no rank is to fail.
-        judged: Option<bool>,
+        /// Whether the oracle checks the data.
+        data: DataCheck,
     },
     /// Waits for works.
     Wait {
@@ -218,7 +273,7 @@ pub fn script(
                 .as_ref()
                 .map_or_else(Vec::new, |members| members.in_world(WorldSize(size))),
             within: hang.within.0,
-            silent: hang.silent,
+            symptom: HangSymptom::of(hang.silent),
         }),
         sequence: None,
     })
@@ -307,7 +362,7 @@ impl ScriptBuilder<'_> {
                     check,
                     keeps: issue.label.is_some(),
                     message: None,
-                    judged: issue.judged,
+                    data: DataCheck::of(issue.judged),
                 }
             }
             Verb::Send(side) | Verb::Recv(side) | Verb::Isend(side) | Verb::Irecv(side) => {
@@ -409,7 +464,7 @@ impl ScriptBuilder<'_> {
                 blocking,
                 any_source: side.any_source,
             }),
-            judged: None,
+            data: DataCheck::IfComplete,
         };
         Ok((vec![rank], act))
     }

@@ -176,15 +176,16 @@ async fn run_program(
     let distinctive = environment(&BTreeMap::new(), Rank(0));
     let environment = |rank: Rank| environment(base, rank);
     let token = token(scratch.path());
-    let mut commands = start(
+    let mut commands = ProgramStart {
         shared,
         scenario,
         program,
-        &folders,
-        (&at, distinctive),
-        &token,
-        environment,
-    )?;
+        folders: &folders,
+        at: &at,
+        token: &token,
+        distinctive,
+    }
+    .start(environment)?;
     let patience = Duration::from_secs_f64(scenario.case.world.deadline_s);
     let mut monitor = Monitor::new(&token, &folders.call_traces, patience);
     let over = wait(shared, (program, size), &mut commands, &mut monitor).await;
@@ -268,75 +269,94 @@ fn token(scratch: &Path) -> String {
     format!("{}.{}", name.to_string_lossy(), std::process::id())
 }
 
-fn start(
-    shared: &Shared,
-    scenario: &Scenario,
-    program: &ProgramSpec,
-    folders: &Folders,
-    (at, distinctive): (&Endpoint, BTreeMap<String, String>),
-    token: &str,
-    environment: impl Fn(Rank) -> BTreeMap<String, String>,
-) -> io::Result<Commands> {
-    let Some(binary) = &shared.settings.supervisor else {
-        return Err(io::Error::other(
-            "programs need the allranks binary beside them",
-        ));
-    };
-    let python = match &shared.settings.driver {
-        Driver::Python { python, .. } => python.clone(),
-        Driver::Libtorch(_) | Driver::Command(_) => PathBuf::from("python3"),
-    };
-    let launcher = scenario.launcher;
-    let rank = of_rank(scenario, program, &python);
-    let rank = wrapped(launcher, binary, (&folders.records, &folders.logs), &rank);
-    let (port, logs) = (at.port.to_string(), folders.launcher.to_string_lossy());
-    let start = LauncherStart {
-        scenario,
-        python: &python,
-        options: &shared.settings.launcher_options,
-        port: &port,
-        logs: &logs,
-    };
-    // One for each process to be started: its command, the first rank that it starts, and its log.
-    let placement = &scenario.placement;
-    let ranks = scenario.world_size.ranks();
-    let whole: Vec<(Vec<String>, Rank, String)> = match launcher {
-        Launcher::Local => ranks
-            // For output that comes before the rank wrapper has opened its own log.
-            .map(|number| (rank.clone(), number, format!("rank{number}.log")))
-            .collect(),
-        Launcher::Torchrun => (0..placement.nodes())
-            .map(|node| {
-                let log = match node {
-                    0 => "torchrun.log".to_owned(),
-                    _ => format!("torchrun{node}.log"),
+/// What is needed to start a program's ranks.
+struct ProgramStart<'a> {
+    shared: &'a Shared,
+    scenario: &'a Scenario,
+    program: &'a ProgramSpec,
+    folders: &'a Folders,
+    /// Where the ranks meet.
+    at: &'a Endpoint,
+    /// The token by which its processes are known.
+    token: &'a str,
+    /// The variables of rank 0 that the harness sets, by which a launcher is told what to pass on.
+    distinctive: BTreeMap<String, String>,
+}
+
+impl ProgramStart<'_> {
+    /// Starts the ranks, or the launcher that starts them. `environment` returns the environment of a rank.
+    fn start(self, environment: impl Fn(Rank) -> BTreeMap<String, String>) -> io::Result<Commands> {
+        let Self {
+            shared,
+            scenario,
+            program,
+            folders,
+            at,
+            token,
+            distinctive,
+        } = self;
+        let Some(binary) = &shared.settings.supervisor else {
+            return Err(io::Error::other(
+                "programs need the allranks binary beside them",
+            ));
+        };
+        let python = match &shared.settings.driver {
+            Driver::Python { python, .. } => python.clone(),
+            Driver::Libtorch(_) | Driver::Command(_) => PathBuf::from("python3"),
+        };
+        let launcher = scenario.launcher;
+        let rank = of_rank(scenario, program, &python);
+        let rank = wrapped(launcher, binary, (&folders.records, &folders.logs), &rank);
+        let (port, logs) = (at.port.to_string(), folders.launcher.to_string_lossy());
+        let start = LauncherStart {
+            scenario,
+            python: &python,
+            options: &shared.settings.launcher_options,
+            port: &port,
+            logs: &logs,
+        };
+        // One for each process to be started: its command, the first rank that it starts, and its log.
+        let placement = &scenario.placement;
+        let ranks = scenario.world_size.ranks();
+        let whole: Vec<(Vec<String>, Rank, String)> = match launcher {
+            Launcher::Local => ranks
+                // For output that comes before the rank wrapper has opened its own log.
+                .map(|number| (rank.clone(), number, format!("rank{number}.log")))
+                .collect(),
+            Launcher::Torchrun => (0..placement.nodes())
+                .map(|node| {
+                    let log = match node {
+                        0 => "torchrun.log".to_owned(),
+                        _ => format!("torchrun{node}.log"),
+                    };
+                    let first = placement.ranks()[..node].iter().sum();
+                    (start.torchrun(node, &rank), Rank(first), log)
+                })
+                .collect(),
+            Launcher::Slurm => vec![(start.srun(&rank), Rank(0), "srun.log".to_owned())],
+            Launcher::Mpi => {
+                let exported = environment_under(launcher, distinctive);
+                let exported: Vec<String> =
+                    exported.into_keys().chain([TOKEN.to_owned()]).collect();
+                let (family, _) = Mpirun::installed()?;
+                let words = start.mpirun(family, &exported, &rank);
+                vec![(words, Rank(0), "mpirun.log".to_owned())]
+            }
+        };
+        let (commands, orders) = whole
+            .into_iter()
+            .zip(0..)
+            .map(|((argv, first, log), number)| {
+                let order = RankLaunchSpec {
+                    rank: Rank(number),
+                    env: environment_under(launcher, environment(first)),
+                    log: folders.logs.join(log),
                 };
-                let first = placement.ranks()[..node].iter().sum();
-                (start.torchrun(node, &rank), Rank(first), log)
+                (argv, order)
             })
-            .collect(),
-        Launcher::Slurm => vec![(start.srun(&rank), Rank(0), "srun.log".to_owned())],
-        Launcher::Mpi => {
-            let exported = environment_under(launcher, distinctive);
-            let exported: Vec<String> = exported.into_keys().chain([TOKEN.to_owned()]).collect();
-            let (family, _) = Mpirun::installed()?;
-            let words = start.mpirun(family, &exported, &rank);
-            vec![(words, Rank(0), "mpirun.log".to_owned())]
-        }
-    };
-    let (commands, orders) = whole
-        .into_iter()
-        .zip(0..)
-        .map(|((argv, first, log), number)| {
-            let order = RankLaunchSpec {
-                rank: Rank(number),
-                env: environment_under(launcher, environment(first)),
-                log: folders.logs.join(log),
-            };
-            (argv, order)
-        })
-        .unzip();
-    Ok(Commands::start(commands, binary, token, orders))
+            .unzip();
+        Ok(Commands::start(commands, binary, token, orders))
+    }
 }
 
 /// Returns the address at which a program's ranks meet: loopback, or, where an engine has them on several nodes, an address of this

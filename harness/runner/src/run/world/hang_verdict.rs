@@ -13,7 +13,7 @@ use allranks_model::diagnosis::Confidence;
 use allranks_model::diagnosis::Diagnosis;
 use allranks_model::diagnosis::HangKind;
 use allranks_model::outcome::Outcome;
-use allranks_suite::plan::Hang;
+use allranks_suite::plan::{Hang, HangSymptom};
 
 /// How long nothing moves before the first look.
 pub const QUIET: Duration = Duration::from_millis(600);
@@ -56,9 +56,9 @@ impl WorldState<'_> {
                 "the verdict is {} ({}); it must be {} of rank {blamed}",
                 diagnosis.kind, diagnosis.summary, hang.kind
             ))
-        } else if hang.silent == Some(true) && script.outcome != Outcome::Pass {
+        } else if hang.symptom == HangSymptom::Silent && script.outcome != Outcome::Pass {
             Some(format!("it was to go on in silence: {}", script.summary))
-        } else if hang.silent == Some(false) && script.outcome == Outcome::Pass {
+        } else if hang.symptom == HangSymptom::Shown && script.outcome == Outcome::Pass {
             Some("it was to hang or to fail, and it went on in silence".to_owned())
         } else if hung && diagnosis.after_s > within {
             Some(format!(
