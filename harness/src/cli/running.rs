@@ -253,7 +253,7 @@ fn parts(capability: &str) -> (&str, Option<&str>) {
 type Finished = (PackedResults, Vec<RunIssue>);
 
 /// The records of a run: in its file as they come, and in memory for the reports.
-struct Recording {
+struct RunRecords {
     writer: Writer,
     /// The run's folder.
     folder: PathBuf,
@@ -264,7 +264,7 @@ struct Recording {
     interrupt: Interrupt,
 }
 
-impl Recording {
+impl RunRecords {
     /// Keeps a record. A run whose file cannot be written is stopped.
     fn add(&mut self, record: Record) {
         if self.unwritable.is_none()
@@ -314,7 +314,7 @@ fn execute(
         .map(|case| (case.id.clone(), case.title.clone()));
     let mut console = Console::new(&mut *err, progress).titles(titles);
     let interrupt = Interrupt::default();
-    let mut recording = Recording {
+    let mut run_records = RunRecords {
         writer: Writer::create(&settings.out)?,
         folder: settings.out.clone(),
         results: None,
@@ -359,14 +359,14 @@ fn execute(
                         Record::Scenario(_) | Record::Check(_) | Record::End(_) => Vec::new(),
                     };
                     for record in std::iter::once(record).chain(kept) {
-                        recording.add(record);
+                        run_records.add(record);
                     }
                 }
             }
         }
     })?;
-    let failed_to_write = recording.unwritable.is_some();
-    issues.extend(recording.unwritable.take());
+    let failed_to_write = run_records.unwritable.is_some();
+    issues.extend(run_records.unwritable.take());
     let ended = runtime.block_on(running);
     console.finish();
     drop(console);
@@ -375,7 +375,7 @@ fn execute(
         Ok(Err(error)) => return Err(error.into()),
         Err(error) => return Err(Failure::Harness(format!("the run broke off: {error}"))),
     }
-    let Some(mut results) = recording.results else {
+    let Some(mut results) = run_records.results else {
         return Err(Failure::Harness("the run recorded nothing".to_owned()));
     };
     results.arrange();
@@ -387,7 +387,7 @@ fn execute(
         issues.extend(stale(&expectations, &plan, &results));
     }
     let end = end_record(&results, &issues);
-    if !failed_to_write && let Err(error) = recording.writer.append(&Record::End(end.clone())) {
+    if !failed_to_write && let Err(error) = run_records.writer.append(&Record::End(end.clone())) {
         issues.push(RunIssue::unwritable(&error));
     }
     results.push(Record::End(end));

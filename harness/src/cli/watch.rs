@@ -108,7 +108,7 @@ const SHARED: &str = "allranks-watch";
 
 /// A verdict as a file.
 #[derive(Serialize)]
-struct Record<'a> {
+struct VerdictFile<'a> {
     format: u32,
     command: Vec<String>,
     #[serde(flatten)]
@@ -146,7 +146,7 @@ fn run(arguments: &WatchArguments, err: &mut impl Write) -> Result<Ending, Failu
     let settings = Settings {
         command: arguments.command.clone(),
         binary: std::env::current_exe()?,
-        stacks: arguments.stacks == Stacks::Auto,
+        has_call_traces: arguments.stacks == Stacks::Auto,
         patience: Duration::from_secs_f64(arguments.patience),
         kill_on_verdict: arguments.kill_on_verdict,
         evidence: match &arguments.job {
@@ -255,7 +255,7 @@ fn record(arguments: &WatchArguments, diagnosis: &Diagnosis, moves_again: bool) 
         return Ok(());
     };
     let words = arguments.command.iter();
-    let record = Record {
+    let record = VerdictFile {
         format: FORMAT,
         command: words
             .map(|word| word.to_string_lossy().into_owned())

@@ -13,7 +13,7 @@ use super::phase::{Edge, Mark, Nature};
 
 /// The stacks of one file so far.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Stacks {
+pub(super) struct CallStacks {
     /// The call that each rank is in.
     pub(super) ranks: BTreeMap<u32, Mark>,
     /// The calls of processes of which only `--local_rank` tells a number.
@@ -73,7 +73,7 @@ const HOST: &[&str] = &[
     "json/",
 ];
 
-impl Stacks {
+impl CallStacks {
     /// Reads the next line. `rank_of` returns the rank of a process.
     pub(super) fn read(&mut self, text: &str, rank_of: impl Fn(&str) -> Option<u32>) {
         let found = |pattern: &'static LazyLock<Option<Regex>>| pattern.as_ref()?.captures(text);
@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> BTreeMap<u32, Mark> {
-        let mut stacks = Stacks::default();
+        let mut stacks = CallStacks::default();
         let rank_of = |pid: &str| (pid == "90").then_some(5);
         text.lines().for_each(|line| stacks.read(line, rank_of));
         stacks.end();
@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn a_local_rank_is_told_apart() {
-        let mut stacks = Stacks::default();
+        let mut stacks = CallStacks::default();
         let text = "Process 91: python a.py --local_rank=3\nThread 91 (idle): \"MainThread\"\n    barrier (torch/distributed/distributed_c10d.py:7)";
         text.lines().for_each(|line| stacks.read(line, |_| None));
         stacks.end();

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::recorder::{Call, Dump, Recorded};
+use super::recorder_dump::{Dump, RecordedCall, RecordedGroup};
 use allranks_model::diagnosis::HangKind;
 use allranks_model::diagnosis::rank_set::named;
 use allranks_model::names::Rank;
@@ -19,7 +19,7 @@ pub(super) struct Contradiction {
 }
 
 /// One group on the ranks whose dumps are here.
-type DumpsOfGroup<'a> = BTreeMap<u32, &'a Recorded>;
+type DumpsOfGroup<'a> = BTreeMap<u32, &'a RecordedGroup>;
 
 /// Returns the first contradiction, in the group of all ranks before others; none if nothing is under way, or nothing differs.
 pub(super) fn contradiction(dumps: &BTreeMap<u32, Dump>) -> Option<Contradiction> {
@@ -33,7 +33,7 @@ pub(super) fn contradiction(dumps: &BTreeMap<u32, Dump>) -> Option<Contradiction
                 .insert(*rank, group);
         }
     }
-    let waits = |rank: &u32| dumps[rank].groups.values().any(Recorded::waits);
+    let waits = |rank: &u32| dumps[rank].groups.values().any(RecordedGroup::waits);
     groups.iter().find_map(|((_, name), seen)| {
         let title = seen.values().next()?.title(name);
         mismatch(title, seen).or_else(|| late(title, seen, &waits))
@@ -53,7 +53,7 @@ fn mismatch(title: &str, seen: &DumpsOfGroup<'_>) -> Option<Contradiction> {
         let calls = seen
             .iter()
             .filter_map(|(rank, group)| Some((*rank, group.calls.get(&number)?)));
-        let calls: BTreeMap<u32, &Call> = calls.collect();
+        let calls: BTreeMap<u32, &RecordedCall> = calls.collect();
         let differ = calls
             .values()
             .map(|call| call.signature())
@@ -105,7 +105,7 @@ fn late(
         .filter(|group| group.waits())
         .map(|group| group.over + 1)
         .min()?;
-    let is_late = |group: &Recorded| group.issued < number;
+    let is_late = |group: &RecordedGroup| group.issued < number;
     let (late, rest): (Vec<_>, Vec<_>) = seen.iter().partition(|(_, group)| is_late(group));
     let waiting: Vec<Rank> = rest
         .iter()
@@ -118,7 +118,7 @@ fn late(
     }
     let culprits: Vec<Rank> = late.iter().map(|(rank, _)| Rank(**rank)).collect();
     let call = rest.iter().find_map(|(_, group)| group.calls.get(&number));
-    let call = call.map_or_else(|| "a collective".to_owned(), Call::signature);
+    let call = call.map_or_else(|| "a collective".to_owned(), RecordedCall::signature);
     let has = if culprits.len() == 1 { "has" } else { "have" };
     let facts = late.iter().map(|(rank, group)| {
         format!(
@@ -151,12 +151,12 @@ mod tests {
 
     /// A dump of one group of `size` ranks with these calls, of which so many are over.
     fn dump(size: u32, calls: &[&str], over: u64) -> Dump {
-        let call = |op: &&str| Call {
+        let call = |op: &&str| RecordedCall {
             op: (*op).to_owned(),
             inputs: Vec::new(),
         };
-        let calls: BTreeMap<u64, Call> = (1..).zip(calls.iter().map(call)).collect();
-        let group = Recorded {
+        let calls: BTreeMap<u64, RecordedCall> = (1..).zip(calls.iter().map(call)).collect();
+        let group = RecordedGroup {
             about: "default_pg".to_owned(),
             members: (0..size).collect(),
             issued: calls.len() as u64,

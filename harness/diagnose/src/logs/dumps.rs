@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::recorder::{Dump, Recorded};
-use super::records;
+use super::dump_contradiction;
+use super::recorder_dump::{Dump, RecordedGroup};
 use crate::{HangEvidence, conclude};
 use allranks_model::diagnosis::{Confidence, Diagnosis};
 use allranks_model::names::Rank;
@@ -43,14 +43,14 @@ impl Dumps {
             dumps.by_rank.iter().flat_map(of_rank).collect()
         };
         let mut groups = self.by_rank.values().flat_map(|dump| dump.groups.values());
-        groups.any(Recorded::waits) && counts(self) == counts(earlier)
+        groups.any(RecordedGroup::waits) && counts(self) == counts(earlier)
     }
 
     /// Returns the first contradiction between them as a verdict, likely at most; `None` if there is none. `evidence` says where the
     /// ranks are.
     #[must_use]
     pub fn diagnose(&self, evidence: &HangEvidence) -> Option<Diagnosis> {
-        let found = records::contradiction(&self.by_rank)?;
+        let found = dump_contradiction::contradiction(&self.by_rank)?;
         let verdict = conclude(
             evidence,
             found.kind,
@@ -68,10 +68,10 @@ mod tests {
     use super::*;
 
     fn dump(issued: u64, over: u64) -> Dump {
-        let group = Recorded {
+        let group = RecordedGroup {
             issued,
             over,
-            ..Recorded::default()
+            ..RecordedGroup::default()
         };
         Dump {
             groups: [("0".to_owned(), group)].into(),

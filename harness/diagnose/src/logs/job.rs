@@ -15,7 +15,7 @@ use super::moment::Moment;
 use super::owner;
 use super::phase::Nature;
 use super::rank_log::RankLog;
-use super::recorder::Dump;
+use super::recorder_dump::Dump;
 use super::source::{LogError, Source};
 use super::source_logs::split_sources;
 use crate::{

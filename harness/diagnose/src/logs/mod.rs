@@ -19,9 +19,9 @@
 //! | `dead_workers` | workers that an engine says have died |
 //! | `communicator` | the ranks that processes have in NCCL's communicators |
 //! | `watchdog` | the numbers in the lines of NCCL's watchdog |
-//! | `recorder`, `pickle` | dumps of flight recorders |
+//! | `recorder_dump`, `pickle` | dumps of flight recorders |
 //! | `dumps` | those of a job that runs |
-//! | `stacks` | stacks that py-spy has printed |
+//! | `call_stacks` | stacks that py-spy has printed |
 //! | `pattern` | compiles the patterns of lines |
 //! | `peer` | the other side of a message, by the line of code |
 //! | `rank_log` | everything one rank wrote, in order |
@@ -29,15 +29,17 @@
 //! | `source_logs` | one source split into the logs of its ranks |
 //! | `job` | the logs of all ranks, as evidence for the rules |
 //! | `behind` | which ranks have not come to where the others wait |
-//! | `records` | what dumps contradict each other in |
+//! | `dump_contradiction` | what dumps contradict each other in |
 //! | `verdict` | which rule counts |
 //!
 //! A new kind of line: a reader beside `watchdog`, used by `rank_log`, or by `source_logs` if the line is no rank's.
 
 mod arrival;
 mod behind;
+mod call_stacks;
 mod communicator;
 mod dead_workers;
+mod dump_contradiction;
 mod dumps;
 mod environment;
 mod failure;
@@ -52,12 +54,10 @@ mod peer;
 mod phase;
 mod pickle;
 mod rank_log;
-mod recorder;
-mod records;
+mod recorder_dump;
 mod restart;
 mod source;
 mod source_logs;
-mod stacks;
 mod verdict;
 mod watchdog;
 

@@ -40,7 +40,7 @@ pub(super) struct RankLog {
     /// Whether it says that it has finished what it was started for.
     pub(super) is_finished: bool,
     /// Whether a stack that was printed shows where it is.
-    pub(super) has_stack: bool,
+    pub(super) has_call_stack: bool,
     /// Whether a part of it was not kept.
     pub(super) is_cut: bool,
     /// Whether a file ends within a line: more may be in a buffer.
@@ -160,7 +160,7 @@ impl RankLog {
 
     /// Notes where a stack that was printed shows it to be.
     pub(super) fn show(&mut self, mark: Mark) {
-        self.has_stack = true;
+        self.has_call_stack = true;
         self.push(mark, None);
     }
 
@@ -265,7 +265,7 @@ impl RankLog {
         if later {
             self.last = other.last;
         }
-        self.has_stack |= other.has_stack;
+        self.has_call_stack |= other.has_call_stack;
         self.is_cut |= other.is_cut;
         self.is_torn |= other.is_torn;
     }

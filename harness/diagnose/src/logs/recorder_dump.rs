@@ -22,12 +22,12 @@ pub(super) const LARGEST: u64 = 256 << 20;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Dump {
     /// By the name of the group.
-    pub(super) groups: BTreeMap<String, Recorded>,
+    pub(super) groups: BTreeMap<String, RecordedGroup>,
 }
 
 /// Collectives of one group on one rank.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Recorded {
+pub(super) struct RecordedGroup {
     /// The description of the group: `default_pg`.
     pub(super) about: String,
     /// Its members, by their ranks in the world; empty if they are not known.
@@ -37,12 +37,12 @@ pub(super) struct Recorded {
     /// The number of the last that is over.
     pub(super) over: u64,
     /// By number, as far as the ring goes back.
-    pub(super) calls: BTreeMap<u64, Call>,
+    pub(super) calls: BTreeMap<u64, RecordedCall>,
 }
 
 /// A collective as one rank issued it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Call {
+pub(super) struct RecordedCall {
     /// The name of the op: `all_reduce`.
     pub(super) op: String,
     /// `Float[18696]`, one for each input.
@@ -120,7 +120,7 @@ impl Dump {
             }
             group.issued = group.issued.max(entry.collective_seq_id);
             let sizes = entry.input_sizes.iter().zip(&entry.input_dtypes);
-            let call = Call {
+            let call = RecordedCall {
                 op: entry.op().to_owned(),
                 inputs: sizes
                     .map(|(size, dtype)| format!("{dtype}{size:?}"))
@@ -167,7 +167,7 @@ impl Dump {
     }
 }
 
-impl Recorded {
+impl RecordedGroup {
     /// Returns the name of the group for reports: `default_pg`, or its own name.
     pub(super) fn title<'a>(&'a self, name: &'a str) -> &'a str {
         if self.about.is_empty() {
@@ -183,7 +183,7 @@ impl Recorded {
     }
 }
 
-impl Call {
+impl RecordedCall {
     /// Returns the call as every member must issue it, as text: inputs only of those collectives to which all bring the same.
     pub(super) fn signature(&self) -> String {
         let is_alike = [

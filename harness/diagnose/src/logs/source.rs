@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use super::recorder;
+use super::recorder_dump;
 
 /// Bytes kept of a line; what is longer is no line about a phase.
 const LONGEST: usize = 64 << 10;
@@ -274,8 +274,8 @@ fn latest_attempts(files: Vec<PathBuf>) -> Vec<PathBuf> {
 fn is_dump(path: &Path) -> bool {
     let mut beginning = Vec::new();
     let file = File::open(path);
-    let read = file.and_then(|file| file.take(recorder::SIGN).read_to_end(&mut beginning));
-    read.is_ok() && recorder::is_dump(&beginning)
+    let read = file.and_then(|file| file.take(recorder_dump::SIGN).read_to_end(&mut beginning));
+    read.is_ok() && recorder_dump::is_dump(&beginning)
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use rayon::prelude::*;
 use regex::Regex;
 
 use super::arrival::{Counts, arrival};
+use super::call_stacks::CallStacks;
 use super::communicator::Communicator;
 use super::dead_workers::DeadWorkers;
 use super::environment::Environment;
@@ -19,10 +20,9 @@ use super::line::{LogLine, RANKS, may_name_a_rank, parts};
 use super::owner;
 use super::phase::Mark;
 use super::rank_log::RankLog;
-use super::recorder::{self, Dump};
+use super::recorder_dump::{self, Dump};
 use super::restart::Restart;
 use super::source::{LogError, Source};
-use super::stacks::Stacks;
 
 /// What one source holds.
 #[derive(Clone, Debug, Default)]
@@ -90,9 +90,9 @@ const LOOK: usize = 200;
 impl Survey {
     /// Reads a source for the first time.
     pub(super) fn of(source: &Source, has_owner: bool) -> io::Result<Self> {
-        let beginning = source.beginning(recorder::SIGN)?;
-        if recorder::is_dump(&beginning) {
-            let bytes = source.beginning(recorder::LARGEST)?;
+        let beginning = source.beginning(recorder_dump::SIGN)?;
+        if recorder_dump::is_dump(&beginning) {
+            let bytes = source.beginning(recorder_dump::LARGEST)?;
             let dump = Some(Dump::read(&bytes));
             return Ok(Self {
                 dump,
@@ -262,7 +262,7 @@ impl SourceLogs {
     /// Takes a source apart. What no line signs is the owner's.
     pub(super) fn of(source: &Source, survey: &Survey, owner: Option<u32>) -> io::Result<Self> {
         let mut source_logs = Self::default();
-        let mut stacks = Stacks::default();
+        let mut stacks = CallStacks::default();
         let is_torn = source.each_line(|raw| {
             stacks.read(raw, |pid| survey.rank_of(pid));
             let (label, raw) = survey.numbers.take(raw);

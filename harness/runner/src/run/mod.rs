@@ -16,7 +16,7 @@ mod program;
 mod queue;
 mod rank_environment;
 mod rank_run;
-mod recording;
+mod record_writer;
 mod scenario;
 mod scenario_run;
 mod setup;
@@ -43,8 +43,8 @@ use budget::{Budget, Permit, Wanted};
 use load::Load;
 pub use queue::in_starting_order;
 use queue::queues;
-use recording::Recorder;
-pub use recording::in_round;
+use record_writer::RecordWriter;
+pub use record_writer::in_round;
 
 use crate::world::node::{Nodes, NodesSettings};
 use crate::world::{Driver, Launcher, LocalLauncher, base_environment};
@@ -347,21 +347,21 @@ impl Session {
         round: u32,
         records: mpsc::UnboundedSender<Record>,
     ) -> Vec<String> {
-        let recorder = Recorder::new(Arc::clone(&self.0), Arc::clone(&scenario), round, records);
-        let recorder = Arc::new(recorder);
+        let writer = RecordWriter::new(Arc::clone(&self.0), Arc::clone(&scenario), round, records);
+        let writer = Arc::new(writer);
         let task = {
-            let (shared, recorder) = (Arc::clone(&self.0), Arc::clone(&recorder));
+            let (shared, writer) = (Arc::clone(&self.0), Arc::clone(&writer));
             // On a thread of the runtime: the caller's may end before the run does.
-            tokio::spawn(async move { scenario::run(&shared, &recorder).await })
+            tokio::spawn(async move { scenario::run(&shared, &writer).await })
         };
         // A mistake of the harness in one scenario is that scenario's result, and the others go on.
         let mut run = match task.await {
             Ok(run) => run,
-            Err(error) => scenario::broken(&recorder, &error.to_string()),
+            Err(error) => scenario::broken(&writer, &error.to_string()),
         };
         let issues: Vec<String> = std::mem::take(&mut run.issues);
         run.trouble = run.trouble.or_else(|| issues.first().cloned());
-        recorder.end(run);
+        writer.end(run);
         let issues = issues
             .iter()
             .map(|issue| format!("{}: {issue}", scenario.id));

@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::rank_run::RankRun;
-use super::recording::Recorder;
+use super::record_writer::RecordWriter;
 use super::scenario_run::ScenarioRun;
 use crate::check_result::CheckResult;
 use allranks_model::outcome::Outcome;
 use allranks_suite::expectation::FAILED_TWICE;
 
-/// The state of each check of a scenario, by its place, and the recorder that writes the results.
+/// The state of each check of a scenario, by its place, and the writer that writes the results.
 pub struct OpenChecks {
-    recorder: Arc<Recorder>,
+    writer: Arc<RecordWriter>,
     states: Vec<CheckState>,
 }
 
@@ -58,30 +58,30 @@ impl CheckState {
 
 impl OpenChecks {
     /// Makes the states before the first world: checks whose records an earlier run has written are written, all others open.
-    pub fn new(recorder: Arc<Recorder>) -> Self {
-        let written = recorder.written();
+    pub fn new(writer: Arc<RecordWriter>) -> Self {
+        let written = writer.written();
         let state = |is_written| match is_written {
             true => CheckState::Written,
             false => CheckState::Open,
         };
         Self {
             states: written.into_iter().map(state).collect(),
-            recorder,
+            writer,
         }
     }
 
     /// Takes what a world of these ranks showed of the check at that place, and writes it if nothing can change it.
     pub fn take(&mut self, ranks: &[RankRun], index: usize, check_result: CheckResult) {
-        self.recorder.learn(ranks);
+        self.writer.learn(ranks);
         let known = Known {
-            is_intermittent: self.recorder.is_intermittent(index, &check_result),
-            can_be_shrunk: self.recorder.can_be_shrunk(index, &check_result),
+            is_intermittent: self.writer.is_intermittent(index, &check_result),
+            can_be_shrunk: self.writer.can_be_shrunk(index, &check_result),
         };
         let state = std::mem::replace(&mut self.states[index], CheckState::Written);
         let (state, settled) = state.after(check_result, known);
         self.states[index] = state;
         if let Some(settled) = settled {
-            self.recorder.check(index, settled);
+            self.writer.check(index, settled);
         }
     }
 
@@ -113,7 +113,7 @@ impl OpenChecks {
                     continue;
                 }
             };
-            self.recorder.check(index, check_result);
+            self.writer.check(index, check_result);
         }
     }
 
@@ -135,7 +135,7 @@ impl OpenChecks {
     /// Writes the final result of a check.
     pub fn settle(&mut self, index: usize, check_result: CheckResult) {
         self.states[index] = CheckState::Written;
-        self.recorder.check(index, check_result);
+        self.writer.check(index, check_result);
     }
 }
 

@@ -24,7 +24,7 @@ use allranks_suite::plan::{Check, Scenario};
 const PROGRAM: &str = "program";
 
 /// Writes the records of one scenario: each check's when its result is final, init's, teardown's and the scenario's at its end.
-pub struct Recorder {
+pub struct RecordWriter {
     shared: Arc<Shared>,
     scenario: Arc<Scenario>,
     round: u32,
@@ -35,8 +35,8 @@ pub struct Recorder {
     records: mpsc::UnboundedSender<Record>,
 }
 
-impl Recorder {
-    /// Returns a recorder of a scenario that has not begun.
+impl RecordWriter {
+    /// Returns a writer of a scenario that has not begun.
     pub fn new(
         shared: Arc<Shared>,
         scenario: Arc<Scenario>,

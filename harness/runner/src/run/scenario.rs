@@ -10,7 +10,7 @@ use super::logs::{cut, log_folder};
 use super::open_checks::OpenChecks;
 use super::program;
 use super::rank_run::RankRun;
-use super::recording::Recorder;
+use super::record_writer::RecordWriter;
 use super::scenario_run::ScenarioRun;
 use super::shrink::shrink;
 use super::taken_port::is_held;
@@ -28,10 +28,10 @@ const PORTS: u32 = 3;
 const LATE: u32 = 3;
 
 /// Runs it, and writes the results of its checks. Never fails: what goes wrong is a check result.
-pub async fn run(shared: &Shared, recorder: &Arc<Recorder>) -> ScenarioRun {
-    let (scenario, round) = (recorder.scenario(), recorder.round());
+pub async fn run(shared: &Shared, writer: &Arc<RecordWriter>) -> ScenarioRun {
+    let (scenario, round) = (writer.scenario(), writer.round());
     let mut run = ScenarioRun::new(scenario, round);
-    let mut open_checks = OpenChecks::new(Arc::clone(recorder));
+    let mut open_checks = OpenChecks::new(Arc::clone(writer));
     if let Some(program) = &scenario.case.program {
         return program::run(shared, scenario, program, (run, open_checks)).await;
     }
@@ -98,9 +98,9 @@ pub async fn run(shared: &Shared, recorder: &Arc<Recorder>) -> ScenarioRun {
             }
         }
         let interrupted = *shared.interrupt.borrow();
-        recorder.learn(&result.ranks);
+        writer.learn(&result.ranks);
         let is_lost = result.lost.is_some() && !result.is_given_up;
-        if is_lost && !is_known_loss(recorder, &result) {
+        if is_lost && !is_known_loss(writer, &result) {
             run.lost += 1;
         }
         let lost = result.lost.clone();
@@ -144,9 +144,9 @@ async fn shrink_failures(
 }
 
 /// Returns true if a known failure took the world with it.
-fn is_known_loss(recorder: &Recorder, result: &WorldResult) -> bool {
+fn is_known_loss(writer: &RecordWriter, result: &WorldResult) -> bool {
     let last = result.farthest;
-    last.is_some_and(|(index, outcome)| recorder.is_expected(index, outcome))
+    last.is_some_and(|(index, outcome)| writer.is_expected(index, outcome))
 }
 
 /// Adds what a world showed. The first world speaks for init; a later one only if it fails to initialise, for then
@@ -172,9 +172,9 @@ fn absorb(run: &mut ScenarioRun, result: WorldResult, initialised: &mut bool) {
 
 /// Returns the run of a scenario in which the harness itself failed: `init` is a harness error, and checks that are not
 /// recorded yet are not run.
-pub fn broken(recorder: &Arc<Recorder>, why: &str) -> ScenarioRun {
-    let mut run = ScenarioRun::new(recorder.scenario(), recorder.round());
+pub fn broken(writer: &Arc<RecordWriter>, why: &str) -> ScenarioRun {
+    let mut run = ScenarioRun::new(writer.scenario(), writer.round());
     run.init = CheckResult::bare(Outcome::HarnessError, None, why);
-    OpenChecks::new(Arc::clone(recorder)).give_up(&mut run, why);
+    OpenChecks::new(Arc::clone(writer)).give_up(&mut run, why);
     run
 }

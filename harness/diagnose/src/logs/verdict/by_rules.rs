@@ -37,7 +37,7 @@ impl Rules<'_> {
         let waits = |logged: &Logged| logged.step().is_some_and(|step| step.nature.waits());
         let is_seen = |logged: &Logged| {
             let mut errors = logged.log.final_errors();
-            logged.log.has_stack || errors.any(|error| error.contains("imed out"))
+            logged.log.has_call_stack || errors.any(|error| error.contains("imed out"))
         };
         let mut all = self.job.ranks.values();
         self.job.absent().is_empty() && all.all(|logged| waits(logged) && is_seen(logged))

@@ -14,9 +14,9 @@ mod works;
 use std::collections::BTreeMap;
 
 use super::behind::behind;
+use super::dump_contradiction;
 use super::job::Job;
 use super::phase::Nature;
-use super::records;
 use crate::{HangEvidence, conclude, diagnose};
 use allranks_model::diagnosis::rank_set::named;
 use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
@@ -130,7 +130,7 @@ impl Rules<'_> {
 
     /// Returns the verdict by the dumps of flight recorders; `None` if they show no contradiction.
     fn recorded(&self) -> Option<Diagnosis> {
-        let found = records::contradiction(&self.job.dumps)?;
+        let found = dump_contradiction::contradiction(&self.job.dumps)?;
         let found = self.diagnosis(
             found.kind,
             Confidence::Likely,

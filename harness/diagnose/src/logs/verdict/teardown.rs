@@ -26,8 +26,8 @@ impl Rules<'_> {
         };
         let is_destroy = |(mark, _): &(Mark, _)| mark.nature == Nature::Destroy;
         let stray = &self.job.stray;
-        let is_seen =
-            logged.log.has_stack || (stray.has_stack && stray.marks.last().is_some_and(is_destroy));
+        let is_seen = logged.log.has_call_stack
+            || (stray.has_call_stack && stray.marks.last().is_some_and(is_destroy));
         if rest.is_empty() || !is_seen || !rest.iter().all(|(_, logged)| is_out(logged)) {
             return None;
         }

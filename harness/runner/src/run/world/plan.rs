@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::run::rank_run::RankRun;
-use crate::run::recording::is_expected;
+use crate::run::record_writer::is_expected;
 use crate::run::setup::OpeningSteps;
 use crate::script::Endpoints;
 use allranks_model::names::WorldSize;

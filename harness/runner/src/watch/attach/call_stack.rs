@@ -70,9 +70,9 @@ const ATTEMPTS: usize = 3;
 
 /// What a Python process does, by the stack of its main thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StackPlace {
+pub struct CallStackPlace {
     /// What the main thread is in.
-    pub what: StackActivity,
+    pub what: CallStackActivity,
     /// The program's own line: `train.py:41`.
     pub at: String,
     /// The text of that line; the name of its function if the file cannot be read.
@@ -85,7 +85,7 @@ pub struct StackPlace {
 
 /// What a main thread does.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum StackActivity {
+pub enum CallStackActivity {
     /// `init_process_group`.
     Init,
     /// A call with other ranks.
@@ -113,22 +113,22 @@ pub enum OwnCode {
 
 /// Readers of stacks, by process.
 #[derive(Default)]
-pub struct Stacks {
+pub struct CallStacks {
     readers: HashMap<u32, PythonSpy>,
 }
 
-impl std::fmt::Debug for Stacks {
+impl std::fmt::Debug for CallStacks {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_list().entries(self.readers.keys()).finish()
     }
 }
 
-impl Stacks {
+impl CallStacks {
     /// Returns where a process is now, by the stack of its main thread.
     ///
     /// # Errors
     /// Its memory may not be read, or it is no Python that is known; in one line.
-    pub fn place(&mut self, pid: u32) -> Result<StackPlace, String> {
+    pub fn place(&mut self, pid: u32) -> Result<CallStackPlace, String> {
         let config = Config {
             blocking: LockingStrategy::NonBlocking,
             dump_locals: LOCALS,
@@ -160,14 +160,14 @@ impl Stacks {
     }
 }
 
-fn place(pid: u32, traces: &[StackTrace]) -> Option<StackPlace> {
+fn place(pid: u32, traces: &[StackTrace]) -> Option<CallStackPlace> {
     let id = |trace: &StackTrace| trace.os_thread_id.and_then(|id| u32::try_from(id).ok());
     let main = traces.iter().find(|trace| id(trace) == Some(pid))?;
     let frames = &main.frames;
     let own = frames.iter().find(|frame| !is_library(&frame.filename));
     let own = own.or(frames.first())?;
     let text = line_text(&own.filename, own.line).unwrap_or_else(|| own.name.clone());
-    Some(StackPlace {
+    Some(CallStackPlace {
         what: what(frames, &text),
         at: location(pid, own),
         text,
@@ -180,7 +180,7 @@ fn place(pid: u32, traces: &[StackTrace]) -> Option<StackPlace> {
 }
 
 /// Returns what a stack, innermost frame first, is in; `text` is the program's own line.
-fn what(frames: &[Frame], text: &str) -> StackActivity {
+fn what(frames: &[Frame], text: &str) -> CallStackActivity {
     // What a call calls in its turn is the library's business.
     let own = frames
         .iter()
@@ -197,19 +197,19 @@ fn what(frames: &[Frame], text: &str) -> StackActivity {
         names.any(|name| words.iter().any(|word| name.contains(word)))
     };
     let call = |name: &str, is_collective, is_default_group| {
-        StackActivity::Call(SeenCall {
+        CallStackActivity::Call(SeenCall {
             name: name.to_owned(),
             is_collective,
             is_default_group,
         })
     };
     if any(&["/bdb.py", "/pdb.py", "/debugpy/"]) || text.starts_with("breakpoint(") {
-        return StackActivity::Own(OwnCode::Breakpoint);
+        return CallStackActivity::Own(OwnCode::Breakpoint);
     }
     if let Some(index) = inner.iter().rposition(is_c10d) {
         let name = inner[index].name.as_str();
         if name == "init_process_group" {
-            return StackActivity::Init;
+            return CallStackActivity::Init;
         }
         let collective = COLLECTIVES.iter().find(|(own, _)| *own == name);
         let is_default = collective.is_some_and(|(_, position)| {
@@ -232,7 +232,7 @@ fn what(frames: &[Frame], text: &str) -> StackActivity {
     if inner.is_empty() && is_of_work(text) {
         return call("wait", false, false);
     }
-    StackActivity::Own(if any(&["/torch/utils/data/"]) {
+    CallStackActivity::Own(if any(&["/torch/utils/data/"]) {
         OwnCode::Loader
     } else if text.contains(".acquire(") {
         OwnCode::Lock
@@ -337,7 +337,7 @@ mod tests {
     const C10D: &str = "/venv/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py";
     const LOGGER: &str = "/venv/lib/python3.11/site-packages/torch/distributed/c10d_logger.py";
 
-    fn of_call(name: &str, args: &str, kwargs: &str) -> StackActivity {
+    fn of_call(name: &str, args: &str, kwargs: &str) -> CallStackActivity {
         let frames = [
             frame(C10D, name, &[]),
             frame(LOGGER, "wrapper", &[("args", args), ("kwargs", kwargs)]),
@@ -348,7 +348,7 @@ mod tests {
 
     fn is_default(name: &str, args: &str, kwargs: &str) -> bool {
         match of_call(name, args, kwargs) {
-            StackActivity::Call(call) => call.is_default_group && call.is_collective,
+            CallStackActivity::Call(call) => call.is_default_group && call.is_collective,
             _ => false,
         }
     }
@@ -398,7 +398,7 @@ mod tests {
         for (file, expected) in cases {
             assert_eq!(
                 what(&within(&file, "wait"), "x = f()"),
-                StackActivity::Own(expected),
+                CallStackActivity::Own(expected),
                 "{file}"
             );
         }
@@ -409,9 +409,13 @@ mod tests {
             ("store.wait([key])", OwnCode::Line),
         ] {
             let alone = std::slice::from_ref(&own);
-            assert_eq!(what(alone, text), StackActivity::Own(expected), "{text}");
+            assert_eq!(
+                what(alone, text),
+                CallStackActivity::Own(expected),
+                "{text}"
+            );
         }
-        let is_call = |what: StackActivity| matches!(what, StackActivity::Call(_));
+        let is_call = |what: CallStackActivity| matches!(what, CallStackActivity::Call(_));
         assert!(is_call(what(std::slice::from_ref(&own), "work.wait()")));
         let run = "/venv/lib/python3.11/site-packages/torch/distributed/run.py";
         assert!(!is_call(what(&within(run, "main"), "main()")));

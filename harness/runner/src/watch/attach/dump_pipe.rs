@@ -43,13 +43,13 @@ struct DumpRequest {
 
 /// The records of a world at two times: what is under way at both, and has not changed on any rank, is stuck.
 #[derive(Debug)]
-pub struct Records {
+pub struct DumpRequests {
     earlier: DumpRequest,
     later: Option<DumpRequest>,
     began: Instant,
 }
 
-impl Records {
+impl DumpRequests {
     /// Asks for the first time.
     #[must_use]
     pub fn ask(ranks: &[(Rank, &RankProcess)]) -> Self {
@@ -303,7 +303,7 @@ mod tests {
     fn ranks_without_a_pipe_are_not_asked() {
         let process = rank(&[]);
         let ranks = [(Rank(0), &process)];
-        let mut records = Records::ask(&ranks);
+        let mut records = DumpRequests::ask(&ranks);
         assert!(records.look(Duration::MAX, &ranks) && records.is_empty());
     }
 }

@@ -8,14 +8,14 @@
 //! | module | holds |
 //! |---|---|
 //! | `ranks` | which processes are ranks |
-//! | `stack` | in which call a Python process is |
+//! | `call_stack` | in which call a Python process is |
 //! | `snapshot` | what a rank has done since the last look |
 //! | `dump_pipe` | the flight recorder, where torch was told to give it |
 
+mod call_stack;
 mod dump_pipe;
 mod ranks;
 mod snapshot;
-mod stack;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -39,10 +39,10 @@ use allranks_host::ProcessEntry;
 use allranks_model::diagnosis::rank_set::named;
 use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
 use allranks_model::names::Rank;
-use dump_pipe::Records;
+use call_stack::CallStacks;
+use dump_pipe::DumpRequests;
 use ranks::World;
 use snapshot::RankSnapshot;
-use stack::Stacks;
 
 /// From one look to the next.
 const PERIOD: Duration = Duration::from_millis(500);
@@ -80,8 +80,8 @@ pub fn attach(
     evidence: Option<&Path>,
     tell: &mut dyn FnMut(Event),
 ) -> io::Result<Attached> {
-    let mut stacks = Stacks::default();
-    let worlds = ranks::find(pids, &host::processes(), &mut stacks);
+    let mut call_stacks = CallStacks::default();
+    let worlds = ranks::find(pids, &host::processes(), &mut call_stacks);
     if worlds.is_empty() {
         return Ok(Attached::NoRank);
     }
@@ -93,7 +93,7 @@ pub fn attach(
     while !open.is_empty() {
         let table = host::processes();
         open.retain_mut(|subject| {
-            subject.look(&table, &mut stacks);
+            subject.look(&table, &mut call_stacks);
             let (events, is_done) = subject.consider(patience, &mut hosts);
             if let Some(folder) = evidence
                 && (is_done || subject.looks.is_multiple_of(EVIDENCE_LOOKS))
@@ -134,7 +134,7 @@ struct ObservedWorld {
     /// How ranks ended that were alive when they were found, by process.
     own_ends: BTreeMap<u32, i32>,
     /// What the ranks' flight recorders hold; none before they are asked.
-    records: Option<Records>,
+    records: Option<DumpRequests>,
     has_reported: bool,
 }
 
@@ -152,7 +152,7 @@ impl ObservedWorld {
         }
     }
 
-    fn look(&mut self, table: &[ProcessEntry], stacks: &mut Stacks) {
+    fn look(&mut self, table: &[ProcessEntry], call_stacks: &mut CallStacks) {
         self.looks += 1;
         let pids: BTreeSet<u32> = self.world.ranks.iter().map(|rank| rank.pid).collect();
         let parents: BTreeSet<u32> = (table.iter())
@@ -171,7 +171,7 @@ impl ObservedWorld {
         for rank in &mut self.world.ranks {
             rank.activity = host::activity(rank.pid);
             let before = self.snapshots.remove(&rank.pid);
-            let now = RankSnapshot::look(rank, before, table, stacks);
+            let now = RankSnapshot::look(rank, before, table, call_stacks);
             self.snapshots.insert(rank.pid, now);
         }
     }
@@ -222,7 +222,7 @@ impl ObservedWorld {
             .filter(|(_, process)| process.lives())
             .copied()
             .collect();
-        let records = (self.records).get_or_insert_with(|| Records::ask(&processes));
+        let records = (self.records).get_or_insert_with(|| DumpRequests::ask(&processes));
         if !records.look(patience, &processes) {
             return (Vec::new(), false);
         }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use super::stack::Stacks;
+use super::call_stack::CallStacks;
 use crate::watch::ranks::claimed_rank::{ClaimedRank, ranks_that_speak};
 use crate::watch::ranks::rank_process::RankProcess;
 use crate::world::OF_OTHER_LAUNCHERS;
@@ -26,7 +26,7 @@ pub struct World {
 /// The worlds that these processes are launchers, ranks or children of: with all their ranks on this machine, whichever
 /// process has started them. Empty if there is no rank among them.
 #[must_use]
-pub fn find(pids: &[u32], table: &[ProcessEntry], stacks: &mut Stacks) -> Vec<World> {
+pub fn find(pids: &[u32], table: &[ProcessEntry], call_stacks: &mut CallStacks) -> Vec<World> {
     let living: Vec<&ProcessEntry> = table
         .iter()
         .filter(|one| !matches!(one.state, 'Z' | 'X'))
@@ -56,7 +56,9 @@ pub fn find(pids: &[u32], table: &[ProcessEntry], stacks: &mut Stacks) -> Vec<Wo
         })
         .collect();
     match found.is_empty() {
-        true => spawned(pids, &living, &tree, stacks).into_iter().collect(),
+        true => spawned(pids, &living, &tree, call_stacks)
+            .into_iter()
+            .collect(),
         false => found,
     }
 }
@@ -213,12 +215,12 @@ fn spawned(
     pids: &[u32],
     living: &[&ProcessEntry],
     tree: &Tree,
-    stacks: &mut Stacks,
+    call_stacks: &mut CallStacks,
 ) -> Option<World> {
     let mut has_torch: HashMap<u32, bool> = HashMap::new();
     let mut is_torch = |pid: u32| {
         *has_torch.entry(pid).or_insert_with(|| {
-            host::has_mapped(pid, &["libtorch"]) == Some(true) && !is_worker(pid, stacks)
+            host::has_mapped(pid, &["libtorch"]) == Some(true) && !is_worker(pid, call_stacks)
         })
     };
     let mut parents: BTreeSet<u32> = BTreeSet::new();
@@ -262,8 +264,8 @@ fn spawned(
     })
 }
 
-fn is_worker(pid: u32, stacks: &mut Stacks) -> bool {
-    let place = stacks.place(pid);
+fn is_worker(pid: u32, call_stacks: &mut CallStacks) -> bool {
+    let place = call_stacks.place(pid);
     place.is_ok_and(|place| place.frames.iter().any(|frame| frame.contains(LOADER)))
 }
 
@@ -289,7 +291,7 @@ mod tests {
     const BASE: u32 = 4_000_000_000;
 
     fn found(pid: u32, table: &[ProcessEntry]) -> Vec<Vec<u32>> {
-        let worlds = find(&[BASE + pid], table, &mut Stacks::default());
+        let worlds = find(&[BASE + pid], table, &mut CallStacks::default());
         let pids = |world: &World| world.ranks.iter().map(|rank| rank.pid - BASE).collect();
         worlds.iter().map(pids).collect()
     }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use super::stack::{OwnCode, StackActivity, StackPlace, Stacks};
+use super::call_stack::{CallStackActivity, CallStackPlace, CallStacks, OwnCode};
 use crate::watch::endpoints::hosts::Hosts;
 use crate::watch::ranks::rank_process::RankProcess;
 use crate::watch::trace::own_wait::OwnWait;
@@ -23,7 +23,7 @@ pub struct RankSnapshot {
     threads: Vec<Thread>,
     /// The threads of the processes that it has started.
     below: Vec<Thread>,
-    place: Result<StackPlace, String>,
+    place: Result<CallStackPlace, String>,
     /// How often the stack was read since it last changed.
     reads: u32,
     /// Since when it was seen where it is.
@@ -42,7 +42,7 @@ impl RankSnapshot {
         rank: &RankProcess,
         before: Option<Self>,
         table: &[ProcessEntry],
-        stacks: &mut Stacks,
+        call_stacks: &mut CallStacks,
     ) -> Self {
         let now = Instant::now();
         let idle = host::idle_time(rank.pid, rank.pid);
@@ -55,7 +55,7 @@ impl RankSnapshot {
             return Self {
                 threads,
                 below,
-                place: stacks.place(rank.pid),
+                place: call_stacks.place(rank.pid),
                 reads: 1,
                 since: now,
                 quiet_since: now,
@@ -76,7 +76,7 @@ impl RankSnapshot {
         let (place, reads) = match has_slept && before.reads > 1 {
             true => (before.place.clone(), before.reads),
             false => {
-                let place = stacks.place(rank.pid);
+                let place = call_stacks.place(rank.pid);
                 match place == before.place {
                     true => (place, before.reads + 1),
                     false => (place, 1),
@@ -87,7 +87,7 @@ impl RankSnapshot {
         let waits = |threads: &[Thread]| threads.first().map(|main| main.waits);
         let is_init = place
             .as_ref()
-            .is_ok_and(|place| place.what == StackActivity::Init);
+            .is_ok_and(|place| place.what == CallStackActivity::Init);
         // It dials again and again, and that is no progress.
         let stays = is_same && (has_slept || is_init);
         let python: &[u32] = place.as_ref().map_or(&[], |place| &place.threads);
@@ -108,7 +108,7 @@ impl RankSnapshot {
         }
     }
 
-    fn what(&self) -> Option<&StackActivity> {
+    fn what(&self) -> Option<&CallStackActivity> {
         let place = self.place.as_ref().ok().filter(|_| self.reads > 1)?;
         Some(&place.what)
     }
@@ -117,13 +117,13 @@ impl RankSnapshot {
     pub fn is_held(&self) -> bool {
         matches!(
             self.what(),
-            Some(StackActivity::Init | StackActivity::Call(_))
+            Some(CallStackActivity::Init | CallStackActivity::Call(_))
         )
     }
 
     /// Returns true if it is in a call that ranks make once the world is there.
     pub fn is_past_init(&self) -> bool {
-        matches!(self.what(), Some(StackActivity::Call(_)))
+        matches!(self.what(), Some(CallStackActivity::Call(_)))
     }
 
     /// Returns for how long the process has been where it is, as far as that was seen, or as the kernel says.
@@ -146,13 +146,13 @@ impl RankSnapshot {
     /// a server for a request, or if it is not known what it waits for.
     pub fn limit(&self, patience: Duration) -> Option<Duration> {
         let times = match self.what()? {
-            StackActivity::Own(OwnCode::Line) => IDLE_PATIENCES,
-            StackActivity::Own(OwnCode::Breakpoint | OwnCode::Lock | OwnCode::Loader) => {
+            CallStackActivity::Own(OwnCode::Line) => IDLE_PATIENCES,
+            CallStackActivity::Own(OwnCode::Breakpoint | OwnCode::Lock | OwnCode::Loader) => {
                 WAITING_PATIENCES
             }
-            StackActivity::Own(OwnCode::Input | OwnCode::Library)
-            | StackActivity::Init
-            | StackActivity::Call(_) => return None,
+            CallStackActivity::Own(OwnCode::Input | OwnCode::Library)
+            | CallStackActivity::Init
+            | CallStackActivity::Call(_) => return None,
         };
         Some(SHORTEST_LIMIT.max(patience * times))
     }
@@ -160,9 +160,9 @@ impl RankSnapshot {
     /// Returns what the program's own code waits in, as the advice has it.
     pub fn own_wait(&self) -> OwnWait {
         match self.what() {
-            Some(StackActivity::Own(OwnCode::Breakpoint)) => OwnWait::Breakpoint,
-            Some(StackActivity::Own(OwnCode::Lock)) => OwnWait::Lock,
-            Some(StackActivity::Own(OwnCode::Loader)) => OwnWait::DataLoader,
+            Some(CallStackActivity::Own(OwnCode::Breakpoint)) => OwnWait::Breakpoint,
+            Some(CallStackActivity::Own(OwnCode::Lock)) => OwnWait::Lock,
+            Some(CallStackActivity::Own(OwnCode::Loader)) => OwnWait::DataLoader,
             _ => OwnWait::Unknown,
         }
     }
@@ -190,12 +190,12 @@ impl RankSnapshot {
         let is_still = self.still() >= super::MOMENT;
         let event = match what {
             // It makes calls, and goes on.
-            StackActivity::Init | StackActivity::Call(_)
+            CallStackActivity::Init | CallStackActivity::Call(_)
                 if !is_still && state.process == Process::Running =>
             {
                 return Some(state);
             }
-            StackActivity::Init => match rendezvous(process, hosts) {
+            CallStackActivity::Init => match rendezvous(process, hosts) {
                 Some(rendezvous) => EventKind::Init(rendezvous?),
                 None => EventKind::Seen(SeenCall {
                     name: "init_process_group".to_owned(),
@@ -203,8 +203,8 @@ impl RankSnapshot {
                     is_default_group: false,
                 }),
             },
-            StackActivity::Call(call) => EventKind::Seen(call.clone()),
-            StackActivity::Own(_) => EventKind::Own(format!("its own code, `{}`", place.text)),
+            CallStackActivity::Call(call) => EventKind::Seen(call.clone()),
+            CallStackActivity::Own(_) => EventKind::Own(format!("its own code, `{}`", place.text)),
         };
         let event = TraceEvent {
             what: event,

@@ -46,7 +46,7 @@ impl Program {
             .arg("--")
             .args(&settings.command)
             .env(TOKEN, &token);
-        if settings.stacks {
+        if settings.has_call_traces {
             let modules = folder.path().join("python");
             unpack_modules(&modules)?;
             command

@@ -12,7 +12,7 @@ pub struct Settings {
     /// Path of the allranks binary, which runs the subreaper.
     pub binary: PathBuf,
     /// True if Python processes write call traces.
-    pub stacks: bool,
+    pub has_call_traces: bool,
     /// How long nothing moves before a verdict or a report that is not proved.
     pub patience: Duration,
     /// True if a verdict ends the program.
