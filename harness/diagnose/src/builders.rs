@@ -43,6 +43,7 @@ pub(crate) fn rank(number: u32, events: Vec<EventKind>) -> RankState {
     }
 }
 
+/// Returns kind, culprits and confidence of the verdict on a whole world of these ranks.
 pub(crate) fn verdict(ranks: Vec<RankState>) -> (HangKind, Vec<u32>, Confidence) {
     let verdict = diagnose(&HangEvidence {
         ranks,

@@ -112,8 +112,7 @@ pub fn left_out(evidence: &HangEvidence, waits: &WaitsFor) -> Option<Diagnosis> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::builders::{collective, rank};
-    use crate::diagnose;
+    use crate::builders::{collective, rank, verdict};
     use crate::evidence::EventKind;
 
     fn waits(of: &[(u32, &[u32])]) -> WaitsFor {
@@ -181,22 +180,9 @@ mod tests {
             .collect()
     }
 
-    fn verdict(ranks: Vec<RankState>) -> (HangKind, Vec<Rank>, Confidence) {
-        let verdict = diagnose(&HangEvidence {
-            ranks,
-            is_whole: true,
-            ..HangEvidence::default()
-        });
-        (verdict.kind, verdict.culprits, verdict.confidence)
-    }
-
     #[test]
     fn a_rank_with_a_step_less_than_the_others_of_a_mesh_is_named_alone() {
-        let skipped = (
-            HangKind::CollectiveSkipped,
-            vec![Rank(3)],
-            Confidence::Likely,
-        );
+        let skipped = (HangKind::CollectiveSkipped, vec![3], Confidence::Likely);
         assert_eq!(verdict(one_step_less(4)), skipped);
         // Without steps before, the others may as well have another order.
         let (kind, ..) = verdict(one_step_less(0));

@@ -70,7 +70,8 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::{Collective, EventKind, Process, RankState, TraceEvent, diagnose};
+    use crate::builders::verdict;
+    use crate::{Collective, EventKind, Process, RankState, TraceEvent};
 
     fn event(group: &str, members: &[u32], at: &str) -> TraceEvent {
         TraceEvent {
@@ -129,22 +130,9 @@ mod tests {
             .collect()
     }
 
-    fn verdict(ranks: Vec<RankState>) -> (HangKind, Vec<Rank>, Confidence) {
-        let verdict = diagnose(&HangEvidence {
-            ranks,
-            is_whole: true,
-            ..HangEvidence::default()
-        });
-        (verdict.kind, verdict.culprits, verdict.confidence)
-    }
-
     #[test]
     fn a_rank_that_passes_another_group_is_named_alone() {
-        let named = (
-            HangKind::CollectiveMismatch,
-            vec![Rank(3)],
-            Confidence::Likely,
-        );
+        let named = (HangKind::CollectiveMismatch, vec![3], Confidence::Likely);
         assert_eq!(verdict(mesh(4, &[3])), named);
         // Without a habit nothing tells it from the other one that all circles go through.
         let (kind, culprits, _) = verdict(mesh(0, &[3]));
@@ -159,9 +147,6 @@ mod tests {
             .done
             .insert(0, event("row 0", &[0, 1], "train.py:9"));
         let (kind, culprits, _) = verdict(ranks);
-        assert_ne!(
-            (kind, culprits),
-            (HangKind::CollectiveMismatch, vec![Rank(3)])
-        );
+        assert_ne!((kind, culprits), (HangKind::CollectiveMismatch, vec![3]));
     }
 }
