@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `call_trace` | reads what a Python process writes of its calls |
 //! | `recorder_dump` | finds the dump of a process's flight recorder |
-//! | `own_wait` | what a rank's own code waits in, and for how long it may |
+//! | `own_wait` | what a rank's own code waits in |
 //! | `call` | one call of a process |
 //! | `recorder_counts` | the numbers of collectives that the recorder has counted |
 
