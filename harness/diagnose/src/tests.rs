@@ -612,6 +612,51 @@ fn a_rank_that_waits_in_teardown_for_one_that_is_gone_is_no_culprit() {
 }
 
 #[test]
+fn a_rank_in_teardown_waits_for_one_that_has_not_come_to_what_it_has_issued() {
+    let with = |number, count| RankState {
+        done: vec![collective("all_reduce", 3); count],
+        ..rank(number)
+    };
+    let leaving = |number| inside(with(number, 4), event(EventKind::Destroy(WORLD.into())));
+    let at_a_file = inside(with(0, 2), event(EventKind::Own("flock".into())));
+    let evidence = job(vec![at_a_file, leaving(1), leaving(2)]);
+    assert_eq!(verdict(&evidence), (HangKind::Slow, vec![0]));
+    let as_far = inside(with(0, 4), event(EventKind::Own("flock".into())));
+    let evidence = job(vec![as_far, leaving(1), leaving(2)]);
+    assert_eq!(verdict(&evidence).0, HangKind::Unknown);
+}
+
+#[test]
+fn what_a_rank_has_issued_behind_what_it_waits_for_is_not_left() {
+    let of = |group: &str, members: [u32; 2]| {
+        event(EventKind::Collective(Collective {
+            group: group.into(),
+            members: members.map(Rank).into(),
+            name: "all_reduce".into(),
+            nature: [].into(),
+            splits: None,
+        }))
+    };
+    // Rank 1 has issued its part of group b, on a stream that waits for group a.
+    let ahead = |issued| {
+        let state = RankState {
+            done: issued,
+            ..rank(1)
+        };
+        inside(state, event(EventKind::Await("a".into(), 0)))
+    };
+    let waits = inside(rank(0), of("b", [0, 1]));
+    let late = inside(rank(2), event(EventKind::Own("sleep".into())));
+    let issued = ahead(vec![of("a", [1, 2]), of("b", [0, 1])]);
+    let evidence = job(vec![waits.clone(), issued, late.clone()]);
+    assert_eq!(verdict(&evidence), (HangKind::Slow, vec![2]));
+    let before = ahead(vec![of("b", [0, 1]), of("a", [1, 2])]);
+    let inside_too = inside(rank(2), of("a", [1, 2]));
+    let evidence = job(vec![waits, before, inside_too]);
+    assert_eq!(verdict(&evidence), (HangKind::StuckInCall, vec![0]));
+}
+
+#[test]
 fn a_rank_that_is_gone_does_not_carry_out_what_it_has_issued() {
     let awaiting = |number| RankState {
         done: vec![collective("all_reduce", 3), collective("all_reduce", 3)],

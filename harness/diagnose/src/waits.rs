@@ -1,7 +1,7 @@
 //! Works out which rank waits for which. A rank in a collective waits for the members that have not entered it.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::errors::{ErrorCause, error_cause};
 use super::evidence::{EventKind, HangEvidence, Message, RankState, RankWait, TraceEvent};
@@ -17,7 +17,7 @@ pub(crate) struct Waits<'a> {
     /// The number of collectives that each rank has entered, by group.
     entered: HashMap<(Rank, &'a str), usize>,
     /// The members that a collective waits for, by group and number from 0: those that have not entered it, or have
-    /// left it with an error of their own; if there are none, those that are gone or stopped.
+    /// left it with an error of their own; if there are none, those that are gone or stopped, or else those that have only issued it.
     missing: RefCell<HashMap<(&'a str, usize), Vec<Rank>>>,
     /// Whether some member has left a collective, by group and number from 1.
     left: RefCell<HashMap<(&'a str, usize), bool>>,
@@ -94,7 +94,7 @@ impl<'a> Waits<'a> {
                 Some(wait.ranks.iter().filter(is_elsewhere).copied().collect())
             }
             EventKind::Destroy(_) => {
-                Some(self.gone_before_teardown()).filter(|gone| !gone.is_empty())
+                Some(self.missing_in_teardown(state)).filter(|ranks| !ranks.is_empty())
             }
             EventKind::Init(_)
             | EventKind::Seen(_)
@@ -132,6 +132,30 @@ impl<'a> Waits<'a> {
         ranks.map(|state| state.rank).collect()
     }
 
+    /// Returns the ranks that a rank in teardown waits for: those that are gone before theirs or, if there are none, those that have not
+    /// come to a collective that this rank has issued, such as one that is under way on its device.
+    fn missing_in_teardown(&self, state: &'a RankState) -> Vec<Rank> {
+        let gone = self.gone_before_teardown();
+        if !gone.is_empty() {
+            return gone;
+        }
+        let collectives = state.entered().filter_map(|event| match &event.what {
+            EventKind::Collective(one) => Some((one.group.as_str(), &one.members)),
+            _ => None,
+        });
+        let groups: BTreeMap<&str, _> = collectives.collect();
+        let mut late: BTreeSet<Rank> = BTreeSet::new();
+        for (group, members) in groups {
+            let issued = self.entered(state.rank, group);
+            let is_late = |rank: &&Rank| {
+                let is_there = (self.by_rank.get(*rank)).is_some_and(|other| other.is_there());
+                is_there && self.entered(**rank, group) < issued
+            };
+            late.extend(members.iter().filter(is_late));
+        }
+        late.into_iter().collect()
+    }
+
     /// Returns the peer if it has not issued the other side of the nth such message, otherwise no rank; `None` if the
     /// peer is not known.
     fn for_message(&self, state: &RankState, message: &Message, nth: usize) -> Option<Vec<Rank>> {
@@ -161,10 +185,18 @@ impl<'a> Waits<'a> {
                 let state = self.by_rank.get(rank);
                 state.is_some_and(|state| !state.is_there() && !is_through(state))
             };
-            match late.is_empty() {
-                true => members.iter().copied().filter(is_gone).collect(),
-                false => late,
+            if !late.is_empty() {
+                return late;
             }
+            let gone: Vec<Rank> = members.iter().copied().filter(is_gone).collect();
+            if !gone.is_empty() {
+                return gone;
+            }
+            let is_held = |rank: &Rank| {
+                let state = self.by_rank.get(rank);
+                state.is_some_and(|state| has_only_issued(state, group, number))
+            };
+            members.iter().copied().filter(is_held).collect()
         };
         let mut known = self.missing.borrow_mut();
         known.entry((group, number)).or_insert_with(find).clone()
@@ -185,7 +217,8 @@ impl<'a> Waits<'a> {
                     Some(EventKind::Await(group, nth)) if *group == one.group => entered.min(*nth),
                     _ => entered,
                 };
-                left >= number && one.members.contains(&other.rank)
+                let is_held = has_only_issued(other, &one.group, number - 1);
+                left >= number && !is_held && one.members.contains(&other.rank)
             })
         };
         let mut known = self.left.borrow_mut();
@@ -193,6 +226,21 @@ impl<'a> Waits<'a> {
             .entry((one.group.as_str(), number))
             .or_insert_with(find)
     }
+}
+
+/// Returns true if a rank has issued a group's collective of this number, from 0, after one of another group that it waits for.
+fn has_only_issued(state: &RankState, group: &str, number: usize) -> bool {
+    let Some(EventKind::Await(awaited, nth)) = state.now() else {
+        return false;
+    };
+    let place = |group: &str, number: usize| {
+        let mut places = state.done.iter().enumerate().filter(
+            |(_, event)| matches!(&event.what, EventKind::Collective(one) if one.group == group),
+        );
+        places.nth(number).map(|(place, _)| place)
+    };
+    let order = place(awaited, *nth).zip(place(group, number));
+    awaited != group && order.is_some_and(|(awaited, issued)| awaited < issued)
 }
 
 /// Returns true if a rank has done all that it had to do.

@@ -69,6 +69,8 @@ def entry_of_call(trace: CallTrace, module: Any, name: str, arguments: Arguments
         return entry_of_message(trace, module, name, arguments)
     if name == "new_group":
         return entry_of_new_group(trace, module, arguments)
+    if name == "split_group":
+        return entry_of_split(trace, module, arguments)
     group = arguments.get("group")
     is_world = group is None or group is module._world.default_pg
     return {"what": "destroy", "group": "world" if is_world else group_key(trace, module, group) or ""}
@@ -191,6 +193,15 @@ def entry_of_new_group(trace: CallTrace, module: Any, arguments: Arguments) -> E
     # otherwise is waited for in vain (pytorch#173608).
     nature = {"groups of the caller": str(len(module._world.pg_names))} if hasattr(module, "_hash_ranks_to_str") else {}
     return {"what": "collective", "group": key, "number": number, "name": "new_group", "nature": nature}
+
+
+def entry_of_split(trace: CallTrace, module: Any, arguments: Arguments) -> Entry | None:
+    """Returns the entry of ``split_group``: a call of all ranks of the parent group, whichever groups they will be in."""
+    key = group_key(trace, module, arguments.get("parent_pg"))
+    if key is None:
+        return None
+    number = trace.next_number(key)
+    return {"what": "collective", "group": key, "number": number, "name": "split_group", "nature": {}}
 
 
 def group_key(trace: CallTrace, module: Any, group: Any) -> str | None:

@@ -34,7 +34,7 @@ STORE_READS = ("get", "multi_get", "wait", "check")
 STORE_WRITES = ("set", "multi_set", "append", "compare_set", "add")
 STORE_DELETES = ("delete_key",)
 #: Calls that make and end groups.
-MANAGEMENT = ("init_process_group", "destroy_process_group", "new_group")
+MANAGEMENT = ("init_process_group", "destroy_process_group", "new_group", "split_group")
 
 
 def wrap(trace: CallTrace, module: Any, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -48,7 +48,7 @@ def wrap(trace: CallTrace, module: Any, name: str, function: Callable[..., Any])
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         # Calls that a call makes are not the program's. Groups are made inside other calls too, on all ranks.
-        if getattr(local, "depth", 0) and name != "new_group":
+        if getattr(local, "depth", 0) and name not in ("new_group", "split_group"):
             return function(*args, **kwargs)
         entry = None
         is_followed = False

@@ -74,7 +74,7 @@ def awaited_threads() -> list[AwaitedThread]:
 def kind_of_place(frame: FrameType | None) -> str:
     """Returns what a thread is in, by the frames of libraries between the program's own line and the innermost frame.
 
-    It is one of ``breakpoint``, ``data loader``, ``backward``, ``torch``, ``child process``, ``event loop``,
+    It is one of ``breakpoint``, ``data loader``, ``backward``, ``torch``, ``device``, ``child process``, ``event loop``,
     ``unwoken event loop``, ``requests``, ``lock``, ``connection``, or nothing.
     """
     own = own_frame(frame)
@@ -87,6 +87,8 @@ def kind_of_place(frame: FrameType | None) -> str:
         return "data loader"
     if any("/torch/autograd/" in name for name in names):
         return "backward"
+    if (own is frame or names and "/torch/" in names[0]) and waits_for_device(own):
+        return "device"
     if names and "/torch/" in names[0]:
         return "torch"
     if any(name.endswith("/subprocess.py") for name in names):
@@ -104,6 +106,21 @@ def kind_of_place(frame: FrameType | None) -> str:
     if any(name.endswith(("/socket.py", "/ssl.py")) for name in names):
         return "connection"
     return ""
+
+
+#: Calls that wait until an accelerator has done what it was given.
+_DEVICE_WAITS = (".item(", ".cpu(", ".tolist(", ".numpy(", ".nonzero(", ".synchronize(", ".to(")
+#: Modules of torch for accelerators.
+_ACCELERATORS = ("cuda", "xpu", "npu", "mlu", "musa", "hpu")
+
+
+def waits_for_device(own: FrameType | None) -> bool:
+    """Returns whether this innermost line of the program has a call that waits for an accelerator, which the process uses."""
+    torch = sys.modules.get("torch")
+    if torch is None or own is None or not any(waits in line_of(own)[0] for waits in _DEVICE_WAITS):
+        return False
+    modules = [getattr(torch, name, None) for name in _ACCELERATORS]
+    return any(bool(getattr(module, "is_initialized", bool)()) for module in modules if module is not None)
 
 
 def handler_thread() -> tuple[int, FrameType] | None:

@@ -47,14 +47,14 @@ pub fn under_way(call_trace: &CallTrace) -> Vec<RecordedOp> {
     recorded.map(RecordedOp::cut).collect()
 }
 
-/// Returns the message that the host waits for: the first one under way, if the host is in torch's own code. None if
+/// Returns the message that the host waits for: the first one under way, if the host is in torch's own code or waits for its device. None if
 /// the call trace does not have the call that issued it.
 #[must_use]
 pub fn awaited(call_trace: &CallTrace) -> Option<Inside> {
     let own = call_trace
         .own
         .as_ref()
-        .filter(|own| own.kind == OwnWait::Torch)?;
+        .filter(|own| matches!(own.kind, OwnWait::Torch | OwnWait::Device))?;
     let first = *messages_under_way(call_trace.dump.as_ref()?).first()?;
     let mut inside = wait_for(first, call_trace)?;
     inside.entry.at.clone_from(&own.at);

@@ -222,7 +222,7 @@ fn inside(
     }
     // A device's collective is under way whatever the host does; a collective on the host is waited for in torch's own
     // code.
-    if one.on_host && !matches!(kind, OwnWait::Torch | OwnWait::Backward) {
+    if one.on_host && !matches!(kind, OwnWait::Torch | OwnWait::Device | OwnWait::Backward) {
         return None;
     }
     let at = own.map(|own| match kind == OwnWait::Backward || one.in_backward {

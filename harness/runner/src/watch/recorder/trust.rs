@@ -7,7 +7,7 @@ use crate::watch::trace::call_trace::CallTrace;
 use crate::watch::trace::recorder_dump::CLOCK;
 
 /// Collectives that no recorder keeps, although they count in their group.
-pub const UNRECORDED: &[&str] = &["monitored_barrier", "new_group"];
+pub const UNRECORDED: &[&str] = &["monitored_barrier", "new_group", "split_group"];
 
 /// Returns the keys of groups in which a rank's dump is not trusted: calls that the trace saw return are not in it,
 /// or it leaves out numbers that nothing explains.

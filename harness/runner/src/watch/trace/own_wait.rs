@@ -18,6 +18,9 @@ pub enum OwnWait {
     /// Code of torch.
     #[serde(rename = "torch")]
     Torch,
+    /// A call that waits until an accelerator has done what it was given, such as `Tensor.item()`.
+    #[serde(rename = "device")]
+    Device,
     /// A wait for a process that it has started.
     #[serde(rename = "child process")]
     ChildProcess,
@@ -68,7 +71,9 @@ impl OwnWait {
             Self::EventLoop => {
                 "nothing can wake that rank's event loop: look for a task that has ended with an error, and for what should have set the future or event that is awaited there"
             }
-            Self::Unknown | Self::Backward | Self::Torch | Self::Requests => return None,
+            Self::Unknown | Self::Backward | Self::Torch | Self::Device | Self::Requests => {
+                return None;
+            }
         })
     }
 }

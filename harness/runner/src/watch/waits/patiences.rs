@@ -32,6 +32,8 @@ impl LateRank {
         match self.wait {
             // A server waits for as long as there are none.
             OwnWait::Requests if self.is_served => None,
+            // The device may wait for a collective of the other ranks that no dump shows, such as one of a CUDA graph.
+            OwnWait::Device => None,
             OwnWait::Breakpoint | OwnWait::UnwokenEventLoop => Some(WAITING_PATIENCES),
             // Whatever may wake it is not seen: it gets as long as what works.
             OwnWait::EventLoop => Some(WORKING_PATIENCES),
@@ -69,6 +71,8 @@ mod tests {
         // Nothing below a rank brings it out of a debugger.
         assert_eq!(times(OwnWait::Breakpoint, true), Some(WAITING_PATIENCES));
         assert_eq!(times(OwnWait::Requests, false), None);
+        // Its device may wait for the ranks that wait for it.
+        assert_eq!(times(OwnWait::Device, true), None);
         let left = LateRank {
             is_served: false,
             ..late(OwnWait::Requests, false)
