@@ -59,7 +59,7 @@ impl Nature {
 /// What every line about a phase has.
 static SIGN: LazyLock<Option<Regex>> = LazyLock::new(|| {
     pattern(
-        r"(?i)before|start|begin|enter|call|creat|about|wait|after|finish|end |ends|end\.|leav|left|exit|complet|pass|done|ok|success|succeed|initiali|\.\.\.|…",
+        r"(?i)before|start|begin|enter|call|creat|about|wait|after|finish|end |ends|end\.|leav|left|exit|complet|pass|done|ok|success|succeed|initiali|new_group|\.\.\.|…",
     )
 });
 static BEGIN: LazyLock<Option<Regex>> = LazyLock::new(|| {
@@ -77,6 +77,9 @@ static OVER: LazyLock<Option<Regex>> = LazyLock::new(|| {
         r"(?i)^\W*(.+?)[\s.…:-]+(?:is |are |was |were |has been |have been )?(?:successfully )?(?:done|finished|completed?|ok|created|initiali[sz]ed|succeeded|passed)(?: successfully)?[.!]*$",
     )
 });
+/// A call that makes a group, with its members.
+static CALL: LazyLock<Option<Regex>> =
+    LazyLock::new(|| pattern(r"^\W*((?:torch\.)?(?:dist(?:ributed)?\.)?new_group\b.*\[[\d, ]+\])"));
 /// `Load weight begin.`, `Load weight end. type=...`, as SGLang writes.
 static HALF: LazyLock<Option<Regex>> =
     LazyLock::new(|| pattern(r"^(\w[\w ]*?) (begin|end)s?\.(?: .*)?$"));
@@ -159,6 +162,8 @@ pub(super) fn mark(text: &str) -> Option<Mark> {
     } else if let Some(phase) = over(text).filter(brief) {
         (Edge::End, phase)
     } else if let Some(phase) = what(&UNDERWAY).filter(brief) {
+        (Edge::Begin, phase)
+    } else if let Some(phase) = what(&CALL) {
         (Edge::Begin, phase)
     } else if let Some(phase) = what(&INITIALIZING).filter(brief) {
         let (_, nature) = named(phase)?;
@@ -268,6 +273,7 @@ mod tests {
             &BEGIN,
             &END,
             &OVER,
+            &CALL,
             &HALF,
             &INITIALIZING,
             &UNDERWAY,
@@ -364,6 +370,12 @@ mod tests {
                 Begin,
                 "new_group",
                 Nature::NewGroup(vec![0, 1]),
+            ),
+            (
+                "new_group edp0 [0, 2]",
+                Begin,
+                "new_group edp0",
+                Nature::NewGroup(vec![0, 2]),
             ),
             (
                 "Before send to rank 1",
