@@ -105,6 +105,11 @@ impl<'a> LogLine<'a> {
             text = Cow::Owned(bare.to_owned());
         }
         for _ in 0..HEADERS {
+            // Some formats of Python's `logging` have more blanks before the message, which may begin with the rank.
+            let bare = text.trim_start();
+            if line.moment.is_some() && bare.len() < text.len() && begins_with_rank(bare) {
+                text = Cow::Owned(bare.to_owned());
+            }
             // A header begins with one of these; most lines do not, and a look is cheaper than the pattern.
             let is_one = |byte: &u8| matches!(byte, b'[' | b'(' | b'-' | b'|' | b'0'..=b'9' | b'A'..=b'Z' | b'r' | b's');
             if !text.as_bytes().first().is_some_and(is_one) {
@@ -188,6 +193,15 @@ impl<'a> LogLine<'a> {
         let whole = found.get(0).map_or(0, |all| all.end());
         found.name("on").map_or(whole, |on| on.start())
     }
+}
+
+/// Returns true if a text begins with a rank, `[rank 2] ` or `rank 2: `.
+fn begins_with_rank(text: &str) -> bool {
+    let found = HEADER
+        .as_ref()
+        .filter(|_| text.starts_with(['[', 'r', 'R']));
+    let found = found.and_then(|header| header.captures(text));
+    found.is_some_and(|found| found.name("rank").or(found.name("bare")).is_some())
 }
 
 /// Returns the number that a pattern finds.
