@@ -27,14 +27,22 @@ static MESSAGE: LazyLock<Option<Regex>> =
     LazyLock::new(|| pattern(r"(?:^\s*what\(\):|thread terminated with exception:)\s+(\S.*)$"));
 /// What stands before the traceback of an exception that Python itself has dropped.
 const DROPPED: &[&str] = &["Exception ignored in", "--- Logging error ---"];
-/// What stands in the line before the traceback of an exception that the program has caught, and goes on without.
+/// What a line beside the traceback says of an exception that the program has caught, and goes on without.
 static CAUGHT: LazyLock<Option<Regex>> = LazyLock::new(|| {
     pattern(
-        r"(?i)\b(?:skip(?:ping|ped)|ignor(?:ing|ed)|retrying|will retry|will be retried|continuing|falling back)\b",
+        r"(?i)\b(?:skip(?:ping|ped)|ignor(?:ing|ed)|retry(?:ing)?|(?:will be )?retried|repeat(?:ing|ed)|(?:try(?:ing)?|tried) again|continuing|carrying on|falling back|fell back|recovered)\b",
+    )
+});
+/// What such a line says if the program does not go on.
+static GIVEN_UP: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    pattern(
+        r"(?i)\b(?:giv(?:e|es|ing|en) up|gave up|exceeded|exhausted|no more|abort(?:ing|ed)?|exit(?:ing|ed)?|(?:cannot|can't|not|without) (?:retry|retrying|be retried))\b",
     )
 });
 /// The outermost function of a traceback that nothing has caught.
 const OUTERMOST: &[&str] = &["<module>", "_run_module_as_main"];
+/// The outermost function of a thread, or of a process that Python has started.
+const BOOTSTRAP: &[&str] = &["_bootstrap", "_bootstrap_inner", "spawn_main"];
 static ABSENT: LazyLock<Option<Regex>> =
     LazyLock::new(|| pattern(r"\bRanks? ([\d, ]+) failed to pass monitoredBarrier"));
 static MISMATCH: LazyLock<Option<Regex>> = LazyLock::new(|| {
@@ -65,6 +73,8 @@ pub(super) struct Failure {
     pub(super) place: Option<TracebackEnd>,
     /// Whether the process cannot have gone on after it: nothing has caught the exception, or the process was aborted.
     pub(super) is_fatal: bool,
+    /// Whether it may have been caught: nothing shows that it has ended a thread or the process.
+    pub(super) may_be_caught: bool,
 }
 
 /// Where a traceback ends.
@@ -90,6 +100,8 @@ struct Traceback {
     code: String,
     /// Whether the outermost frame is that of a whole program.
     is_whole: Option<bool>,
+    /// Whether the outermost frame is that of a thread or of a process that Python has started.
+    is_bootstrap: bool,
     /// The innermost frame: file, line and function.
     last: Option<(String, String, String)>,
     /// Whether the innermost frame's own line may wait for a device.
@@ -146,8 +158,7 @@ impl Failures {
     fn take(&mut self, text: &str) -> Option<Failure> {
         if text.starts_with("Traceback (most recent call last)") {
             self.traceback = Some(Traceback::default());
-            let caught = CAUGHT.as_ref();
-            self.is_caught = caught.is_some_and(|words| words.is_match(&self.before));
+            self.is_caught = says_that_it_goes_on(&self.before);
             return None;
         }
         if DROPPED.iter().any(|words| text.starts_with(words)) {
@@ -160,6 +171,7 @@ impl Failures {
                 text: kept(message),
                 place: None,
                 is_fatal: true,
+                may_be_caught: false,
             });
         }
         let is = |pattern: &LazyLock<Option<Regex>>| {
@@ -184,13 +196,25 @@ impl Failures {
         // ChildFailedError is raised by the launcher because of its ranks' errors.
         let is_own = !text.contains("ChildFailedError");
         let is_fatal = is_fault || traceback.as_ref().is_some_and(is_whole);
+        let may_be_caught = traceback
+            .as_ref()
+            .is_some_and(|traceback| traceback.is_whole == Some(false) && !traceback.is_bootstrap);
         let failure = || Failure {
             text: kept(text),
             place: traceback.map(|traceback| traceback.place()),
             is_fatal,
+            may_be_caught,
         };
         (found && is_own).then(failure)
     }
+}
+
+/// Returns true if a line beside a traceback says that the program goes on without what failed.
+pub(super) fn says_that_it_goes_on(text: &str) -> bool {
+    let says = |pattern: &LazyLock<Option<Regex>>| {
+        pattern.as_ref().is_some_and(|words| words.is_match(text))
+    };
+    says(&CAUGHT) && !says(&GIVEN_UP)
 }
 
 /// Returns the message of an exception that ended the process or a thread of a process group; `None` if the line has none.
@@ -217,8 +241,10 @@ impl Traceback {
         };
         self.may_wait = false;
         let (file, function) = (&found[1], &found[3]);
-        let is_outermost = || OUTERMOST.contains(&function);
-        self.is_whole.get_or_insert_with(is_outermost);
+        if self.is_whole.is_none() {
+            self.is_whole = Some(OUTERMOST.contains(&function));
+            self.is_bootstrap = BOOTSTRAP.contains(&function);
+        }
         if self.call.is_none() && file.contains("distributed_c10d") {
             self.call = CALLS.iter().copied().find(|call| *call == function);
             if self.message.is_none() && matches!(function, "send" | "recv") {
@@ -323,7 +349,15 @@ mod tests {
             )
         };
         let skipping = "worker 3: failed to decode sample 7.jpg, skipping";
-        assert_eq!(errors(&text(skipping, "__getitem__")), [""; 0]);
+        for before in [
+            skipping,
+            "batch of 6 patches did not fit, repeating with 3",
+            "shard 4 is not there yet, trying again in 5 s",
+        ] {
+            assert_eq!(errors(&text(before, "__getitem__")), [""; 0], "{before}");
+        }
+        let last = "retry limit exceeded, giving up";
+        assert_eq!(errors(&text(last, "__getitem__")).len(), 1);
         // The program has ended, whatever it skipped before.
         assert_eq!(errors(&text(skipping, "<module>")).len(), 1);
         assert_eq!(errors(&text("failed to decode", "__getitem__")).len(), 1);

@@ -409,6 +409,17 @@ impl Job {
                 last[0]
             ));
         }
+        let caught = self.those(|_, logged| logged.log.cause().is_some());
+        if let Some(first) = caught.first()
+            && let Some(error) = self.ranks[&first.0].log.cause()
+        {
+            let have = if caught.len() == 1 { "has" } else { "have" };
+            open.push(format!(
+                "{} {have} raised an error and gone on, and none says that it has finished: {}",
+                named(&caught),
+                brief(error)
+            ));
+        }
         if let Some(error) = self.stray.cause() {
             open.push(format!("an error that no rank signs: {}", brief(error)));
         }

@@ -6,7 +6,7 @@ use regex::Regex;
 
 use super::arrival::Arrival;
 use super::environment::Environment;
-use super::failure::{Failures, TracebackEnd};
+use super::failure::{Failures, TracebackEnd, says_that_it_goes_on};
 use super::line::LogLine;
 use super::moment::Moment;
 use super::phase::{Edge, Mark, Nature, mark};
@@ -46,6 +46,8 @@ pub(super) struct RankLog {
     /// Whether a file ends within a line: more may be in a buffer.
     pub(super) is_torn: bool,
     failures: Failures,
+    /// Whether the line before ended an error.
+    is_after_error: bool,
     /// What ended it before its launcher said that a start of the job has failed.
     earlier: Option<Box<Attempt>>,
 }
@@ -67,14 +69,25 @@ pub(super) struct LoggedError {
     at: usize,
     /// Whether the process cannot have gone on after it.
     is_fatal: bool,
+    /// Whether it may have been caught, as far as its traceback shows.
+    may_be_caught: bool,
+    /// Whether the rank has written lines with a time after it.
+    is_passed: bool,
 }
 
 static STEP: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(r"(?i)\b(?:epoch|step|iter|iteration|batch)s?\b[ :=#\[]*\d+(?:/\d+)?").ok()
 });
+/// What a rank says when it is about to end.
+static ENDING: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(
+        r"(?i)\b(?:shut(?:ting|s)?[ -]?down|exit(?:ing|ed|s)?|clean(?:ing|ed)?[ -]?up|abort(?:ing|ed|s)?|terminat(?:e|es|ed|ing)|fail(?:ed|ing|ure|s)?|fatal|crash(?:ed|ing)?|stop(?:ped|ping|s)?|clos(?:ed?|ing)|kill(?:ed|ing)?|destroy(?:ed|ing)?|finali[sz](?:e|ed|ing)|teardown|giv(?:en?|ing) up|gave up|errors?|exceptions?|died|dead|upload(?:ed|ing)?|sav(?:e|ed|ing))\b",
+    )
+    .ok()
+});
 static FINISHED: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(
-        r"(?i)^\W*(?:training|finetuning|fine-tuning|job|run|evaluation|everything|all)(?: is| has| was)? ?(?:done|complete[d]?|finished|over)\b|Trainer\.fit` stopped|Application startup complete|ready to roll",
+        r"(?i)^\W*(?:training|finetuning|fine-tuning|job|run|evaluation|everything|all)(?: is| has| was)? ?(?:done|complete[d]?|finished|over)\b|\ball (?:epochs|steps|iterations) (?:are )?(?:done|finished|completed?)\b|Trainer\.fit` stopped|Application startup complete|ready to roll",
     )
     .ok()
 });
@@ -93,8 +106,10 @@ impl RankLog {
         }
         if self.read_error(text) {
             self.failed = self.failed.or(self.last);
+            self.is_after_error = true;
             return false;
         }
+        self.pass_errors(line);
         let finishes = FINISHED
             .as_ref()
             .is_some_and(|pattern| pattern.is_match(text));
@@ -158,10 +173,16 @@ impl RankLog {
         self.watchdog.groups.extend(later.groups);
     }
 
-    /// Notes where a stack that was printed shows it to be.
+    /// Notes where a stack that was printed shows it to be. It has not gone on for that: its last errors stay its last.
     pub(super) fn show(&mut self, mark: Mark) {
         self.has_call_stack = true;
+        let before = self.marks.len();
         self.push(mark, None);
+        let errors = self.errors.iter_mut().map(|error| &mut error.at);
+        let places = errors.chain(self.place.as_mut().map(|(_, at)| at));
+        for at in places.filter(|at| **at == before) {
+            *at = self.marks.len();
+        }
     }
 
     /// Notes that all ranks have met at the rendezvous.
@@ -169,6 +190,30 @@ impl RankLog {
         let (edge, name) = (Edge::End, "init_process_group".to_owned());
         let nature = Nature::Init;
         self.push(Mark { edge, name, nature }, None);
+    }
+
+    /// Notes what a line says of the errors before it: the one right after a traceback may say that the rank goes on, and any line
+    /// with a time shows that it has not ended there.
+    fn pass_errors(&mut self, line: &LogLine<'_>) {
+        if self.errors.is_empty() {
+            return;
+        }
+        let is_next = std::mem::take(&mut self.is_after_error);
+        if is_next
+            && says_that_it_goes_on(&line.text)
+            && self.errors.pop_if(|error| error.may_be_caught).is_some()
+        {
+            self.place = None;
+        }
+        let is_end = || {
+            let ending = ENDING.as_ref();
+            ending.is_some_and(|ending| ending.is_match(&line.text))
+        };
+        if line.moment.is_some() && !is_end() {
+            for error in &mut self.errors {
+                error.is_passed |= error.may_be_caught;
+            }
+        }
     }
 
     /// Drops errors that the rank has caught, since it makes another step. What ends a process stays: a buffer may hold the lines
@@ -193,6 +238,8 @@ impl RankLog {
             text: failure.text,
             at: self.marks.len(),
             is_fatal: failure.is_fatal,
+            may_be_caught: failure.may_be_caught,
+            is_passed: false,
         });
         if let Some(place) = failure.place {
             self.place = Some((place, self.marks.len()));
@@ -270,17 +317,24 @@ impl RankLog {
         self.is_torn |= other.is_torn;
     }
 
+    /// Returns true if it has raised an error that no later line shows to be caught, or gave up because of others.
+    pub(super) fn has_failed(&self) -> bool {
+        let mut errors = self.last_errors();
+        errors.any(|error| !error.is_passed || error_cause(&error.text) == ErrorCause::Effect)
+    }
+
     /// Iterates over the errors after which the rank went on to nothing but tearing down.
     pub(super) fn final_errors(&self) -> impl Iterator<Item = &str> {
+        self.last_errors().map(|error| error.text.as_str())
+    }
+
+    fn last_errors(&self) -> impl Iterator<Item = &LoggedError> {
         let went_on = self
             .marks
             .iter()
             .rposition(|(mark, _)| mark.nature != Nature::Destroy);
         let marks = went_on.map_or(0, |last| last + 1);
-        self.errors
-            .iter()
-            .filter(move |error| error.at >= marks)
-            .map(|error| error.text.as_str())
+        self.errors.iter().filter(move |error| error.at >= marks)
     }
 
     /// Returns where the traceback of the rank's last lines ends, if they say only that it waited or was interrupted.
@@ -346,6 +400,24 @@ mod tests {
     }
 
     #[test]
+    fn a_rank_that_writes_after_an_error_has_not_ended_there() {
+        let failed = |frame: &str, after: &str| {
+            let error = format!(
+                "Traceback (most recent call last):\n  File \"a.py\", line 1, in {frame}\nRuntimeError: CUDA out of memory"
+            );
+            log(&format!("{error}\n{after}")).has_failed()
+        };
+        let line = "2026-11-28 14:42:53 - INFO - val dice 0.88";
+        assert!(!failed("main", line));
+        assert!(failed("main", ""));
+        assert!(failed("<module>", line));
+        assert!(failed("_bootstrap_inner", line));
+        assert!(failed("main", "2026-11-28 14:42:53 - INFO - shutting down"));
+        assert!(!failed("main", "that did not fit, trying again with 3"));
+        assert!(failed("main", "that did not fit, giving up"));
+    }
+
+    #[test]
     fn a_rank_that_has_finished_waits_for_nothing() {
         let timeout = "Watchdog caught collective operation timeout: WorkNCCL(SeqNum=3, OpType=ALLREDUCE) ran for 600020 milliseconds\n[PG 0 (default_pg) Rank 3] Timeout at NCCL work: 3, last enqueued NCCL work: 4, last completed NCCL work: 2.";
         assert!(log(timeout).watchdog.timed_out());
@@ -362,6 +434,7 @@ mod tests {
         assert_eq!(log("step 5\nBefore x").step, None);
         let done = log("step 5\nTraining completed");
         assert!(done.is_finished && done.step.is_none());
+        assert!(log("val dice 0.88, best model kept, all epochs done").is_finished);
     }
 
     #[test]

@@ -92,7 +92,7 @@ impl Rules<'_> {
         });
         let raised = || {
             let mut all = self.job.ranks.values();
-            all.any(|logged| logged.log.final_errors().next().is_some())
+            all.any(|logged| logged.log.has_failed()) || self.stray_has_failed()
         };
         let ended = || self.job.launcher.exits.values().any(|code| *code != 0);
         let accused = || !self.job.accusations.absent.is_empty();
@@ -117,6 +117,14 @@ impl Rules<'_> {
             || !self.job.dead_workers.ranks.is_empty()
             || (raised() && !self.is_over())
             || behind(self.job).is_some()
+    }
+
+    /// Returns true if a rank raised an error, caught or not, and so did something of which no rank is known: the launcher, or an
+    /// engine.
+    fn stray_has_failed(&self) -> bool {
+        let mut all = self.job.ranks.values();
+        self.job.stray.cause().is_some()
+            && all.any(|logged| logged.log.final_errors().next().is_some())
     }
 
     /// Returns true if every rank has come out of tearing down.
