@@ -20,8 +20,10 @@ pub(super) struct CallStacks {
     pub(super) locals: Vec<(u32, Mark)>,
     /// The calls of processes whose rank nothing tells.
     pub(super) strays: Vec<Mark>,
-    /// The rank that a title such as `===== rank 3 =====` names.
+    /// The rank that a title such as `===== rank 3 =====` names, or that has written `Pyspy dump for PID 77122`.
     title: Option<u32>,
+    /// The rank whose lines the stack is in; `None` if they are no rank's.
+    writer: Option<u32>,
     /// The rank of the process whose stack the lines are of.
     rank: Option<u32>,
     /// The number within the host that the command line of that process has.
@@ -35,6 +37,8 @@ pub(super) struct CallStacks {
 struct MainThread {
     /// The innermost frame; its place if it is in code that waits for no device.
     innermost: Option<Option<String>>,
+    /// Whether it runs, and keeps Python's lock: what waits for a device gives the lock up.
+    has_lock: bool,
     /// Whether a frame is in `torch.distributed`.
     is_in_torch: bool,
     /// Whether a call of `torch.distributed` is noted.
@@ -47,7 +51,7 @@ static TITLE: LazyLock<Option<Regex>> =
     LazyLock::new(|| pattern(r"(?i)^[=#*-]{2,}\s*rank[ :#]*(\d+)\s*[=#*-]*$"));
 static PROCESS: LazyLock<Option<Regex>> = LazyLock::new(|| pattern(r"^Process (\d+): "));
 static THREAD: LazyLock<Option<Regex>> =
-    LazyLock::new(|| pattern(r#"^Thread \S+ \([^)]*\)(?:: "(\w+)")?"#));
+    LazyLock::new(|| pattern(r#"^Thread \S+ \(([^)]*)\)(?:: "(\w+)")?"#));
 static FRAME: LazyLock<Option<Regex>> =
     LazyLock::new(|| pattern(r"^ {4}(\w+) \(\S*torch/distributed/distributed_c10d\.py:\d+\)"));
 static LOCAL: LazyLock<Option<Regex>> =
@@ -73,26 +77,50 @@ const HOST: &[&str] = &[
     "json/",
 ];
 
+/// What is in the names of files in whose innermost frame a thread may wait for a device although it keeps Python's lock.
+const DEVICE: &[&str] = &["torch", "triton", "cuda", "nccl", "npu", "xpu", "kernel"];
+
+/// Returns true if a thread whose innermost frame is in this place, `file:line`, works with the disk, the network or a process.
+pub(super) fn works_on_host(place: &str) -> bool {
+    HOST.iter().any(|file| place.contains(file))
+}
+
 impl CallStacks {
-    /// Reads the next line. `rank_of` returns the rank of a process.
-    pub(super) fn read(&mut self, text: &str, rank_of: impl Fn(&str) -> Option<u32>) {
+    /// Reads the next line, which a rank has written if it is known. `rank_of` returns the rank of a process.
+    pub(super) fn read(
+        &mut self,
+        text: &str,
+        rank: Option<u32>,
+        rank_of: impl Fn(&str) -> Option<u32>,
+    ) {
         let found = |pattern: &'static LazyLock<Option<Regex>>| pattern.as_ref()?.captures(text);
         if text.starts_with(['=', '#', '*', '-']) {
             if let Some(title) = found(&TITLE) {
                 self.title = title[1].parse().ok();
             }
+        } else if text.starts_with("Pyspy dump for PID ") {
+            self.title = rank;
         } else if text.starts_with("Process ") {
             if let Some(process) = found(&PROCESS) {
                 self.end();
                 self.local = found(&LOCAL).and_then(|local| local[1].parse().ok());
                 self.rank = self.title.take().or_else(|| rank_of(&process[1]));
+                self.writer = rank;
             }
         } else if text.starts_with("Thread ") {
             self.end();
-            let name =
-                found(&THREAD).and_then(|thread| Some(thread.get(1)?.as_str() == "MainThread"));
-            self.thread = (name == Some(true)).then(MainThread::default);
+            self.thread = found(&THREAD)
+                .filter(|thread| {
+                    thread
+                        .get(2)
+                        .is_some_and(|name| name.as_str() == "MainThread")
+                })
+                .map(|thread| MainThread {
+                    has_lock: &thread[1] == "active+gil",
+                    ..MainThread::default()
+                });
         } else if text.starts_with(' ')
+            && rank == self.writer
             && let Some(mut thread) = self.thread.take()
         {
             self.frame(&mut thread, text);
@@ -119,7 +147,8 @@ impl CallStacks {
         if thread.innermost.is_none()
             && let Some(frame) = found(&ANY_FRAME)
         {
-            let is_own = HOST.iter().any(|file| frame[2].contains(file));
+            let is_off_device = || !DEVICE.iter().any(|word| frame[2].contains(word));
+            let is_own = works_on_host(&frame[2]) || (thread.has_lock && is_off_device());
             let file = frame[2].rsplit('/').next().unwrap_or_default();
             thread.innermost = Some(is_own.then(|| format!("{} ({file})", &frame[1])));
         }
@@ -127,6 +156,9 @@ impl CallStacks {
             && let Some(peer) = found(&PEER).and_then(|peer| peer[1].parse().ok())
         {
             self.enter(thread, Nature::message(sends, peer));
+        } else if text.contains("_shutdown (threading.py:") {
+            let name = text.trim().to_owned();
+            self.enter(thread, (name, Nature::Destroy));
         } else if let Some(frame) = found(&FRAME) {
             match &frame[1] {
                 "send" | "recv" => thread.message = Some(&frame[1] == "send"),
@@ -169,7 +201,8 @@ mod tests {
     fn read(text: &str) -> BTreeMap<u32, Mark> {
         let mut stacks = CallStacks::default();
         let rank_of = |pid: &str| (pid == "90").then_some(5);
-        text.lines().for_each(|line| stacks.read(line, rank_of));
+        text.lines()
+            .for_each(|line| stacks.read(line, None, rank_of));
         stacks.end();
         stacks.ranks
     }
@@ -191,10 +224,34 @@ mod tests {
     }
 
     #[test]
+    fn a_thread_that_keeps_pythons_lock_waits_for_no_device() {
+        let text = |state: &str, file: &str| {
+            let mut stacks = CallStacks::default();
+            let dump = format!(
+                "Pyspy dump for PID 77123:\nProcess 77123: sglang::scheduler_TP3\n\nThread 77123 ({state}): \"MainThread\"\n    f ({file}:152)\n"
+            );
+            for line in dump.lines() {
+                let rank = line.starts_with("Pyspy").then_some(3);
+                stacks.read(line, rank, |_| None);
+            }
+            stacks.end();
+            stacks.ranks.get(&3).map(|mark| mark.nature.clone())
+        };
+        assert_eq!(
+            text("active+gil", "xgrammar/compiler.py"),
+            Some(Nature::Own)
+        );
+        assert_eq!(text("active", "xgrammar/compiler.py"), None);
+        assert_eq!(text("active+gil", "torch/cuda/__init__.py"), None);
+        assert_eq!(text("idle", "threading.py"), None);
+    }
+
+    #[test]
     fn a_local_rank_is_told_apart() {
         let mut stacks = CallStacks::default();
         let text = "Process 91: python a.py --local_rank=3\nThread 91 (idle): \"MainThread\"\n    barrier (torch/distributed/distributed_c10d.py:7)";
-        text.lines().for_each(|line| stacks.read(line, |_| None));
+        text.lines()
+            .for_each(|line| stacks.read(line, None, |_| None));
         stacks.end();
         assert_eq!(stacks.locals.len(), 1);
         assert_eq!(stacks.locals[0].0, 3);

@@ -22,6 +22,7 @@
 //! | `recorder_dump`, `pickle` | dumps of flight recorders |
 //! | `dumps` | those of a job that runs |
 //! | `call_stacks` | stacks that py-spy has printed |
+//! | `faulthandler` | stacks that Python has printed of its own process |
 //! | `pattern` | compiles the patterns of lines |
 //! | `peer` | the other side of a message, by the line of code |
 //! | `rank_log` | everything one rank wrote, in order |
@@ -43,6 +44,7 @@ mod dump_contradiction;
 mod dumps;
 mod environment;
 mod failure;
+mod faulthandler;
 mod job;
 mod launcher;
 mod line;

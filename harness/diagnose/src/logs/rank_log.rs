@@ -7,6 +7,7 @@ use regex::Regex;
 use super::arrival::Arrival;
 use super::environment::Environment;
 use super::failure::{Failures, TracebackEnd, says_that_it_goes_on};
+use super::faulthandler::Faulthandler;
 use super::line::LogLine;
 use super::moment::Moment;
 use super::phase::{Edge, Mark, Nature, mark};
@@ -46,6 +47,7 @@ pub(super) struct RankLog {
     /// Whether a file ends within a line: more may be in a buffer.
     pub(super) is_torn: bool,
     failures: Failures,
+    faulthandler: Faulthandler,
     /// Whether the line before ended an error.
     is_after_error: bool,
     /// What ended it before its launcher said that a start of the job has failed.
@@ -99,6 +101,9 @@ impl RankLog {
         if line.moment.is_some() {
             self.last = line.moment;
         }
+        if self.faulthandler.read(text) {
+            return false;
+        }
         self.environment.read(text);
         self.watchdog.read(text);
         if text.contains("Received 15 death signal") {
@@ -114,6 +119,7 @@ impl RankLog {
             .as_ref()
             .is_some_and(|pattern| pattern.is_match(text));
         if finishes {
+            self.faulthandler.go_on();
             self.is_finished = true;
             self.step = None;
             // Also one that ended an earlier start of the rank.
@@ -123,10 +129,12 @@ impl RankLog {
             self.failed = None;
         }
         if let Some(mark) = mark(text) {
+            self.faulthandler.go_on();
             self.push(mark, line.moment);
         } else if !finishes && let Some(step) = STEP.as_ref().and_then(|step| step.find(text)) {
             self.step = Some(step.as_str().to_lowercase());
             self.is_finished = false;
+            self.faulthandler.go_on();
             self.go_on();
             return true;
         }
@@ -183,6 +191,14 @@ impl RankLog {
         for at in places.filter(|at| **at == before) {
             *at = self.marks.len();
         }
+    }
+
+    /// Ends the reading.
+    pub(super) fn close(&mut self) {
+        if let Some(mark) = self.faulthandler.mark() {
+            self.show(mark);
+        }
+        self.watchdog.close();
     }
 
     /// Notes that all ranks have met at the rendezvous.

@@ -264,11 +264,11 @@ impl SourceLogs {
         let mut source_logs = Self::default();
         let mut stacks = CallStacks::default();
         let is_torn = source.each_line(|raw| {
-            stacks.read(raw, |pid| survey.rank_of(pid));
             let (label, raw) = survey.numbers.take(raw);
             for part in parts(raw) {
                 let mut line = LogLine::read(part);
                 line.rank = label.or(line.rank);
+                stacks.read(&line.text, line.rank, |pid| survey.rank_of(pid));
                 // An engine that is one of several numbers its own workers from 0.
                 if !part.contains("(EngineCore_DP") {
                     source_logs
@@ -298,7 +298,7 @@ impl SourceLogs {
             if !source_logs.restart.is_one() {
                 log.keep_attempt();
             }
-            log.watchdog.close();
+            log.close();
         }
         source_logs.dead_workers.name(|pid| survey.rank_of(pid));
         Ok(source_logs)

@@ -18,7 +18,8 @@ impl Rules<'_> {
         };
         let is_out = |logged: &Logged| {
             let last = logged.begun.last();
-            logged.open.is_empty() && last.is_some_and(|step| step.nature == Nature::Destroy)
+            let has_torn_down = last.is_some_and(|step| step.nature == Nature::Destroy);
+            logged.open.is_empty() && (has_torn_down || logged.log.is_finished)
         };
         let (inside, rest): (Vec<_>, Vec<_>) = self.job.ranks.iter().partition(in_teardown);
         let [(rank, logged)] = inside[..] else {
@@ -33,9 +34,10 @@ impl Rules<'_> {
         }
         let others: Vec<Rank> = rest.iter().map(|(rank, _)| Rank(**rank)).collect();
         let summary = format!("rank {rank} does not come out of its teardown, and all others have");
+        let place = logged.step().map_or("", |step| step.name.as_str());
         let facts = vec![
-            format!("{} said that the teardown is over", named(&others)),
-            format!("a stack shows rank {rank} in destroy_process_group"),
+            format!("{} said that this is over", named(&others)),
+            format!("a stack shows rank {rank} in {place}"),
         ];
         let (kind, confidence) = (HangKind::TeardownStuck, Confidence::Likely);
         Some(self.diagnosis(kind, confidence, vec![Rank(*rank)], summary, facts))
@@ -56,5 +58,13 @@ mod tests {
             said(&format!("{lines}{stack}")),
             (HangKind::TeardownStuck, vec![0])
         );
+    }
+
+    #[test]
+    fn a_thread_may_keep_a_process_from_its_end() {
+        let finished = |rank: u32| format!("[rank{rank}]: training finished\n");
+        let stack = "[rank1]: Thread 0x00007f (most recent call first):\n[rank1]:   File \"/p/threading.py\", line 1590 in _shutdown\n";
+        let lines = format!("{}{}{stack}", finished(0), finished(1));
+        assert_eq!(said(&lines), (HangKind::TeardownStuck, vec![1]));
     }
 }

@@ -1,0 +1,154 @@
+//! Reads the stacks that Python's `faulthandler` prints of the own process: after a time (`dump_traceback_later`), on a signal, or at
+//! a fault.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use super::failure::CALLS;
+use super::logged::nature;
+use super::pattern::pattern;
+use super::phase::{Edge, Mark, Nature};
+use super::call_stacks::works_on_host;
+
+/// The stacks of one process, as far as they have been read. Of several dumps the last counts.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Faulthandler {
+    /// The frames of the thread that was printed last, innermost first: of all threads, the main thread comes last.
+    frames: Vec<Frame>,
+    /// Whether the lines are of a dump.
+    is_open: bool,
+}
+
+#[derive(Clone, Debug)]
+struct Frame {
+    file: String,
+    line: String,
+    function: String,
+}
+
+static THREAD: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    pattern(
+        r"^(?:(?:Current thread|Thread) 0x[0-9a-f]+(?: \[[^\]]*\])?|Stack) \(most recent call first\):$",
+    )
+});
+static FRAME: LazyLock<Option<Regex>> =
+    LazyLock::new(|| pattern(r#"^\s+File "([^"]+)", line (\d+) in (\S+)$"#));
+
+impl Faulthandler {
+    /// Reads the next line. Returns true if it is of a dump.
+    pub(super) fn read(&mut self, text: &str) -> bool {
+        if text.ends_with("(most recent call first):") && is(&THREAD, text) {
+            self.is_open = true;
+            self.frames.clear();
+            return true;
+        }
+        if !self.is_open {
+            return false;
+        }
+        if let Some(found) = FRAME.as_ref().and_then(|frame| frame.captures(text)) {
+            self.frames.push(Frame {
+                file: found[1].to_owned(),
+                line: found[2].to_owned(),
+                function: found[3].to_owned(),
+            });
+            return true;
+        }
+        self.is_open = text.is_empty() || text.trim() == "<no Python frame>";
+        self.is_open
+    }
+
+    /// Forgets what was read: the process has gone on.
+    pub(super) fn go_on(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Returns what the main thread was in: a call of `torch.distributed`, the end of the process, or work on the host; `None` if the
+    /// stack shows none of these.
+    pub(super) fn mark(&self) -> Option<Mark> {
+        let mut outermost_first = self.frames.iter().rev();
+        let call = outermost_first.find_map(Frame::call);
+        let (name, nature) = call.or_else(|| {
+            let innermost = self.frames.first()?;
+            innermost
+                .is_on_host()
+                .then(|| (innermost.title(), Nature::Own))
+        })?;
+        let edge = Edge::Begin;
+        Some(Mark { edge, name, nature })
+    }
+}
+
+impl Frame {
+    fn call(&self) -> Option<(String, Nature)> {
+        let function = self.function.as_str();
+        if self.file.ends_with("threading.py") && function == "_shutdown" {
+            return Some((self.title(), Nature::Destroy));
+        }
+        if !self.file.ends_with("distributed_c10d.py") {
+            return None;
+        }
+        let name = function.to_owned();
+        if function == "destroy_process_group" {
+            return Some((name, Nature::Destroy));
+        }
+        let call = CALLS.iter().find(|call| **call == function)?;
+        Some((name, nature(call)))
+    }
+
+    fn is_on_host(&self) -> bool {
+        works_on_host(&format!("{}:{}", self.file, self.line))
+    }
+
+    fn title(&self) -> String {
+        let file = self.file.rsplit('/').next().unwrap_or_default();
+        format!("{} ({file}:{})", self.function, self.line)
+    }
+}
+
+fn is(pattern: &LazyLock<Option<Regex>>, text: &str) -> bool {
+    pattern
+        .as_ref()
+        .is_some_and(|pattern| pattern.is_match(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mark(text: &str) -> Option<(String, Nature)> {
+        let mut dump = Faulthandler::default();
+        for line in text.lines() {
+            dump.read(line);
+        }
+        dump.mark().map(|mark| (mark.name, mark.nature))
+    }
+
+    #[test]
+    fn the_last_thread_is_the_main_thread() {
+        let other = "Timeout (0:00:22)!\nThread 0x00007fbc (most recent call first):\n  File \"/p/queue.py\", line 171 in get\n  File \"/p/threading.py\", line 1002 in _bootstrap\n\n";
+        let main = |frame: &str| {
+            mark(&format!(
+                "{other}Thread 0x00007fbd (most recent call first):\n  File {frame}\n  File \"/p/train.py\", line 7 in <module>\n"
+            ))
+        };
+        assert_eq!(
+            main("\"/p/torch/distributed/distributed_c10d.py\", line 4164 in barrier"),
+            Some(("barrier".to_owned(), Nature::Collective("barrier")))
+        );
+        assert_eq!(
+            main("\"/p/threading.py\", line 1590 in _shutdown"),
+            Some(("_shutdown (threading.py:1590)".to_owned(), Nature::Destroy))
+        );
+        assert_eq!(
+            main("\"/p/torch/serialization.py\", line 9 in load"),
+            Some(("load (serialization.py:9)".to_owned(), Nature::Own))
+        );
+        // It may wait for a device there, and so for other ranks.
+        assert_eq!(main("\"/p/train.py\", line 9 in step"), None);
+        assert_eq!(
+            mark("Thread 0x00007fbd (most recent call first):\n  <no Python frame>"),
+            None
+        );
+    }
+}
