@@ -36,7 +36,9 @@ pub(super) fn contradiction(dumps: &BTreeMap<u32, Dump>) -> Option<Contradiction
     let waits = |rank: &u32| dumps[rank].groups.values().any(RecordedGroup::waits);
     groups.iter().find_map(|((_, name), seen)| {
         let title = seen.values().next()?.title(name);
-        mismatch(title, seen).or_else(|| late(title, seen, &waits))
+        mismatch(title, seen)
+            .or_else(|| late(title, seen, &waits))
+            .or_else(|| stuck(title, seen))
     })
 }
 
@@ -139,6 +141,41 @@ fn late(
     })
 }
 
+/// Few members within a collective that all others have completed, if all members are seen.
+fn stuck(title: &str, seen: &DumpsOfGroup<'_>) -> Option<Contradiction> {
+    let least = seen.values().map(|group| group.over).min()?;
+    let number = least + 1;
+    let (inside, others): (Vec<_>, Vec<_>) =
+        seen.iter().partition(|(_, group)| group.over == least);
+    let is_inside = inside.iter().all(|(_, group)| group.issued >= number);
+    let others_wait = others.iter().any(|(_, group)| group.waits());
+    let is_whole = !members(seen).is_empty() && members(seen).len() == seen.len();
+    if !is_whole || !is_inside || !others_wait || inside.len() * 2 >= seen.len() {
+        return None;
+    }
+    let ranks = |all: &[(&u32, &&Recorded)]| -> Vec<Rank> {
+        all.iter().map(|(rank, _)| Rank(**rank)).collect()
+    };
+    let (culprits, victims) = (ranks(&inside), ranks(&others));
+    let call = inside.first()?.1.calls.get(&number);
+    let call = call.map_or_else(|| "a collective".to_owned(), Call::signature);
+    let has = if culprits.len() == 1 { "has" } else { "have" };
+    Some(Contradiction {
+        kind: HangKind::StuckInCall,
+        summary: format!(
+            "{} {has} not come out of collective number {number} of {title}, {call}, which all others have completed",
+            named(&culprits)
+        ),
+        facts: vec![format!(
+            "flight recorders: number {number} is over on {}, and under way on {}",
+            named(&victims),
+            named(&culprits)
+        )],
+        culprits,
+        victims,
+    })
+}
+
 fn members(seen: &DumpsOfGroup<'_>) -> BTreeSet<u32> {
     seen.values()
         .flat_map(|group| group.members.iter().copied())
@@ -199,6 +236,22 @@ mod tests {
             ]),
             Some((HangKind::CollectiveMismatch, vec![2]))
         );
+    }
+
+    #[test]
+    fn a_collective_that_all_others_have_completed_keeps_a_rank() {
+        let next = dump(3, &["a", "b", "c"], 2);
+        let inside = dump(3, &["a", "b"], 1);
+        assert_eq!(
+            verdict(&[(0, next.clone()), (1, inside.clone()), (2, next.clone())]),
+            Some((HangKind::StuckInCall, vec![1]))
+        );
+        assert_eq!(
+            verdict(&[(0, next.clone()), (1, inside.clone()), (2, inside)]),
+            None
+        );
+        // The third may be in it, too.
+        assert_eq!(verdict(&[(0, next), (1, dump(3, &["a", "b"], 1))]), None);
     }
 
     #[test]

@@ -24,6 +24,8 @@ pub(super) struct Works {
     pub(super) timed_out: Option<Work>,
     /// The number of the last work that was issued, -1 for none; `None` if it is not told.
     pub(super) enqueued: Option<i64>,
+    /// The number of the last work that was over, -1 for none; `None` if it is not told.
+    pub(super) completed: Option<i64>,
     /// The rank within the group, if only a number that the rank itself has given names the group.
     pub(super) local_rank: Option<u32>,
 }
@@ -50,6 +52,8 @@ static WORK: LazyLock<Option<Regex>> = LazyLock::new(|| {
 });
 static ENQUEUED: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"(?i)last enqueued (?:NCCL )?work: (-?\d+)").ok());
+static COMPLETED: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r"(?i)last completed (?:NCCL )?work: (-?\d+)").ok());
 static AT: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(r"(?:Timeout at NCCL work|watchdog at work(?: sequence id)?): (\d+)").ok()
 });
@@ -80,6 +84,9 @@ impl Watchdog {
         let works = self.groups.entry(group).or_default();
         works.local_rank = local_rank;
         works.enqueued = Some(number.max(works.enqueued.unwrap_or(number)));
+        let completed = COMPLETED.as_ref().and_then(|line| line.captures(text));
+        let completed = completed.and_then(|found| found[1].parse().ok());
+        works.completed = works.completed.max(completed);
         if works.timed_out.is_none() {
             let at = AT.as_ref().and_then(|line| line.captures(text));
             let number = at.and_then(|found| found[1].parse().ok());

@@ -6,6 +6,7 @@ mod counted;
 mod places;
 mod silent;
 mod stopped;
+mod stuck;
 mod teardown;
 mod told;
 mod unique_id;
@@ -45,6 +46,7 @@ pub(super) fn verdict(job: &Job) -> Option<Diagnosis> {
         .or_else(|| rules.counted())
         .or_else(|| rules.recorded())
         .or_else(|| rules.works())
+        .or_else(|| rules.stuck())
         .or_else(|| rules.told_to_stop())
         .or_else(|| rules.awaited_id())
         .or_else(|| rules.silent())
