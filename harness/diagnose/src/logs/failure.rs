@@ -22,6 +22,9 @@ static FAULT: LazyLock<Option<Regex>> = LazyLock::new(|| {
         r"^(?:Fatal Python error: |Segmentation fault|Bus error|Illegal instruction|Killed$|terminate called )",
     )
 });
+/// SGLang's watchdog of a scheduler that makes no step.
+static ENGINE: LazyLock<Option<Regex>> =
+    LazyLock::new(|| pattern(r"^(?:\w+ )?[Ww]atchdog timeout \(self\.watchdog_timeout="));
 /// The message of a C++ exception that ends the process, or a thread of a process group: what it says counts.
 static MESSAGE: LazyLock<Option<Regex>> =
     LazyLock::new(|| pattern(r"(?:^\s*what\(\):|thread terminated with exception:)\s+(\S.*)$"));
@@ -191,7 +194,12 @@ impl Failures {
         let is_caught = |traceback: &Traceback| self.is_caught && !is_whole(traceback);
         let found = match &traceback {
             Some(traceback) => is(&ANY_EXCEPTION) && !is_dropped && !is_caught(traceback),
-            None => is(&EXCEPTION) || is_fault || text.contains("Watchdog caught collective"),
+            None => {
+                is(&EXCEPTION)
+                    || is_fault
+                    || text.contains("Watchdog caught collective")
+                    || is(&ENGINE)
+            }
         };
         // ChildFailedError is raised by the launcher because of its ranks' errors.
         let is_own = !text.contains("ChildFailedError");
