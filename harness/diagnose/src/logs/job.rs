@@ -12,8 +12,10 @@ use super::failure::Accusations;
 use super::launcher::{Launcher, ending, is_killed_by_signal};
 use super::logged::{Logged, Step, logged};
 use super::moment::Moment;
+use super::node_failures::NodeFailures;
 use super::owner;
 use super::phase::Nature;
+use super::process_table::ProcessTable;
 use super::rank_log::RankLog;
 use super::recorder_dump::Dump;
 use super::source::{LogError, Source};
@@ -40,6 +42,8 @@ pub(super) struct Job {
     pub(super) accusations: Accusations,
     pub(super) counts: Counts,
     pub(super) dead_workers: DeadWorkers,
+    pub(super) node_failures: NodeFailures,
+    pub(super) process_table: ProcessTable,
     /// What flight recorders held, by rank.
     pub(super) dumps: BTreeMap<u32, Dump>,
     /// Lines that belong to no rank, as far as anything says.
@@ -60,6 +64,8 @@ impl Job {
         let (mut launcher, mut accusations) = (Launcher::default(), Accusations::default());
         let (mut counts, mut stray) = (Counts::default(), RankLog::default());
         let mut dead_workers = DeadWorkers::default();
+        let mut node_failures = NodeFailures::default();
+        let mut process_table = ProcessTable::default();
         let is_named =
             !dumps.is_empty() || sources_logs.iter().any(|one| !one.rank_logs.is_empty());
         let has_numbers = sources.iter().any(|source| owner::has_number(&source.path));
@@ -69,6 +75,8 @@ impl Job {
             accusations.merge(source_logs.accusations);
             counts.merge(source_logs.counts);
             dead_workers.merge(source_logs.dead_workers);
+            node_failures.merge(source_logs.node_failures);
+            process_table.merge(source_logs.process_table);
             let own = match by_order {
                 true => Some((number, source_logs.stray)),
                 false => {
@@ -117,6 +125,8 @@ impl Job {
             accusations,
             counts,
             dead_workers,
+            node_failures,
+            process_table,
             dumps,
             stray,
             last,

@@ -46,6 +46,11 @@ impl Logged {
         self.begun.get(self.now()?)
     }
 
+    /// Returns true if it has written an error that nothing but tearing down follows, or its watchdog ended its wait.
+    pub(super) fn gave_up(&self) -> bool {
+        self.log.final_errors().next().is_some() || self.log.watchdog.timed_out()
+    }
+
     /// Counts how often it has begun the phase with this key.
     pub(super) fn times(&self, key: &str) -> usize {
         self.begun.iter().filter(|step| step.key == key).count()

@@ -15,6 +15,9 @@
 //! | `failure` | tracebacks, and what torch says of others |
 //! | `environment` | `MASTER_PORT=29500` |
 //! | `launcher` | torchrun's table of failures |
+//! | `srun` | how srun says that its tasks ended |
+//! | `node_failures` | nodes that a scheduler says have failed |
+//! | `process_table` | stopped processes that `ps` shows |
 //! | `restart` | whether a launcher has started the job again |
 //! | `dead_workers` | workers that an engine says have died |
 //! | `communicator` | the ranks that processes have in NCCL's communicators |
@@ -50,16 +53,20 @@ mod launcher;
 mod line;
 mod logged;
 mod moment;
+mod node_failures;
 mod owner;
 mod pattern;
 mod peer;
 mod phase;
 mod pickle;
+mod process_table;
 mod rank_log;
 mod recorder_dump;
 mod restart;
 mod source;
 mod source_logs;
+mod srun;
+mod call_stacks;
 mod verdict;
 mod watchdog;
 

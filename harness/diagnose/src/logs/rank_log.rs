@@ -10,6 +10,7 @@ use super::failure::{Failures, TracebackEnd, says_that_it_goes_on};
 use super::faulthandler::Faulthandler;
 use super::line::LogLine;
 use super::moment::Moment;
+use super::node_failures::own_node;
 use super::phase::{Edge, Mark, Nature, mark};
 use super::watchdog::Watchdog;
 use crate::{ErrorCause, error_cause};
@@ -34,6 +35,10 @@ pub(super) struct RankLog {
     pub(super) place: Option<(TracebackEnd, usize)>,
     pub(super) environment: Environment,
     pub(super) watchdog: Watchdog,
+    /// The node that it says it runs on; `None` if it says nothing of it.
+    pub(super) node: Option<String>,
+    /// The files that have lines of it.
+    pub(super) files: usize,
     /// The time of its last line with a time; `None` if no line has one.
     pub(super) last: Option<Moment>,
     /// The step or epoch that it wrote of last, if no phase and no end came after it.
@@ -106,6 +111,9 @@ impl RankLog {
         }
         self.environment.read(text);
         self.watchdog.read(text);
+        if let Some(node) = own_node(text) {
+            self.node = Some(node.to_owned());
+        }
         if text.contains("Received 15 death signal") {
             self.told_to_stop = self.told_to_stop.or(self.last);
         }
@@ -315,6 +323,8 @@ impl RankLog {
             world_size: environment.world_size.or(self.environment.world_size),
             rank: environment.rank.or(self.environment.rank),
         };
+        self.node = other.node.or(self.node.take());
+        self.files += other.files;
         self.failed = first(self.failed, other.failed);
         self.told_to_stop = first(self.told_to_stop, other.told_to_stop);
         self.watchdog.is_stuck |= other.watchdog.is_stuck;

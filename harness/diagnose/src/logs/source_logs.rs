@@ -17,12 +17,16 @@ use super::environment::Environment;
 use super::failure::Accusations;
 use super::launcher::Launcher;
 use super::line::{LogLine, RANKS, may_name_a_rank, parts};
+use super::node_failures::NodeFailures;
 use super::owner;
 use super::phase::Mark;
+use super::process_table::ProcessTable;
 use super::rank_log::RankLog;
 use super::recorder_dump::{self, Dump};
 use super::restart::Restart;
 use super::source::{LogError, Source};
+use super::srun::tasks_end;
+use super::call_stacks::CallStacks;
 
 /// What one source holds.
 #[derive(Clone, Debug, Default)]
@@ -35,6 +39,8 @@ pub(super) struct SourceLogs {
     pub(super) accusations: Accusations,
     pub(super) counts: Counts,
     pub(super) dead_workers: DeadWorkers,
+    pub(super) node_failures: NodeFailures,
+    pub(super) process_table: ProcessTable,
     /// The calls that stacks show, by the number within the host.
     locals: Vec<(u32, Mark)>,
     restart: Restart,
@@ -80,6 +86,10 @@ static LABEL: LazyLock<Option<Regex>> =
 /// The id of a process.
 static PID: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"\b(?i:pid)[=: ] ?(\d+)\b").ok());
+/// A rank and the id of its process: `rank 9/16 started, pid 3102`.
+static RANK_AND_PID: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(r"(?i)\brank[ =:]+(\d+)(?:/\d+)?\b\D{0,40}\bpid[=: ] ?(\d+)\b").ok()
+});
 /// Lines that have to begin so before numbers are taken for ranks or lines.
 const LABELS: usize = 5;
 /// What lines of a launcher itself begin with, between those of its ranks.
@@ -131,6 +141,15 @@ impl Survey {
             if let (Some(pid), Some(rank)) = (pid, environment.rank) {
                 self.pids.entry(pid[1].to_owned()).or_default().insert(rank);
             }
+        }
+        if raw.contains("pid")
+            && let Some(found) = RANK_AND_PID.as_ref().and_then(|both| both.captures(raw))
+            && let Ok(rank) = found[1].parse()
+        {
+            self.pids
+                .entry(found[2].to_owned())
+                .or_default()
+                .insert(rank);
         }
         if !may_name_a_rank(raw) {
             return;
@@ -223,23 +242,28 @@ impl Numbers {
     }
 }
 
-/// Decides what the numbers are with which the lines of a source begin. Those that rise with every line are numbers of lines.
+/// Decides what the numbers are with which the lines of a source begin. Those that rise with every line are numbers of lines. What a
+/// batch script writes before its tasks do has none.
 fn numbers(source: &Source) -> io::Result<Numbers> {
     let mut found: Vec<u32> = Vec::new();
     let mut is_all = true;
-    let (mut seen, mut in_brackets) = (0, false);
+    let (mut seen, mut skipped, mut in_brackets) = (0, 0, false);
+    let mut is_batch = false;
     source.each_line(|raw| {
         let is_launchers = LAUNCHERS.iter().any(|name| raw.starts_with(name));
-        if !raw.trim().is_empty() && !is_launchers {
+        is_batch |= is_launchers || raw.contains("SLURM_");
+        let label = LABEL.as_ref().and_then(|label| label.captures(raw));
+        if is_batch && found.is_empty() && label.is_none() {
+            skipped += 1;
+        } else if !raw.trim().is_empty() && !is_launchers {
             seen += 1;
-            let label = LABEL.as_ref().and_then(|label| label.captures(raw));
             in_brackets |= label.as_ref().is_some_and(|label| label.get(2).is_some());
             let number: Option<u32> =
                 label.and_then(|label| label.get(1).or(label.get(2))?.as_str().parse().ok());
             found.extend(number);
             is_all &= number.is_some() || seen > LABELS;
         }
-        match seen < LOOK && is_all {
+        match seen + skipped < LOOK && is_all {
             true => ControlFlow::Continue(()),
             false => ControlFlow::Break(()),
         }
@@ -290,6 +314,10 @@ impl SourceLogs {
         if let Some(owner) = owner {
             source_logs.rank_logs.entry(owner).or_default().is_torn = is_torn;
         }
+        source_logs.launcher.close();
+        for log in source_logs.rank_logs.values_mut() {
+            log.files = 1;
+        }
         for log in source_logs
             .rank_logs
             .values_mut()
@@ -312,6 +340,14 @@ impl SourceLogs {
         }
         self.accusations.read(text);
         self.counts.read(text);
+        self.node_failures.read(text);
+        self.process_table.read(text);
+        // The tasks that have labels are the ranks.
+        if survey.numbers == Numbers::Ranks
+            && let Some(end) = tasks_end(text)
+        {
+            self.launcher.end_tasks(end);
+        }
         if text.starts_with("All distributed processes registered") {
             self.rank_logs.values_mut().for_each(RankLog::meet);
         }
@@ -410,6 +446,7 @@ pub(super) fn split_sources(
     };
     for one in &mut source_logs {
         one.dead_workers.name(rank_of);
+        one.process_table.name(rank_of);
     }
     show_locals(&mut source_logs);
     Ok((source_logs, dumps))
@@ -562,6 +599,11 @@ mod tests {
                 "job.log",
                 "srun: job 7 queued\n0: Before x\nsrun: error: x\n1: Before x\n0: After x",
                 vec![(0, 2), (1, 1)],
+            ),
+            (
+                "job.log",
+                "srun: job 7 queued\nSLURM_JOB_NODELIST=n[5-6]\nloading modules\n0: Before x\n1: Before x",
+                vec![(0, 1), (1, 1)],
             ),
             (
                 "job.log",

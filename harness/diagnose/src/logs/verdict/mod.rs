@@ -3,6 +3,8 @@
 
 mod by_rules;
 mod counted;
+mod launched;
+mod node;
 mod places;
 mod silent;
 mod stopped;
@@ -10,6 +12,7 @@ mod stuck;
 mod teardown;
 mod told;
 mod unique_id;
+mod without_error;
 mod works;
 
 use std::collections::BTreeMap;
@@ -37,8 +40,10 @@ pub(super) fn verdict(job: &Job) -> Option<Diagnosis> {
     }
     let by_rules = diagnose(&evidence);
     let found = rules
-        .killed_by_signal()
+        .stopped_processes()
+        .or_else(|| rules.killed_by_signal())
         .or_else(|| rules.died())
+        .or_else(|| rules.failed_node())
         .or_else(|| rules.port_in_use())
         .or_else(|| Some(by_rules.clone()).filter(says_itself))
         .or_else(|| rules.fingerprints())
@@ -49,6 +54,8 @@ pub(super) fn verdict(job: &Job) -> Option<Diagnosis> {
         .or_else(|| rules.stuck())
         .or_else(|| rules.told_to_stop())
         .or_else(|| rules.awaited_id())
+        .or_else(|| rules.left())
+        .or_else(|| rules.unresponsive())
         .or_else(|| rules.silent())
         .or_else(|| rules.teardown())
         .or_else(|| {
@@ -59,6 +66,7 @@ pub(super) fn verdict(job: &Job) -> Option<Diagnosis> {
         .or_else(|| rules.alone())
         .or_else(|| rules.behind())
         .or_else(|| rules.still_busy())
+        .or_else(|| rules.without_error())
         .or_else(|| rules.raised())
         .unwrap_or_else(|| rules.unknown());
     Some(Diagnosis {
@@ -199,8 +207,13 @@ fn line(rank: u32, text: &str) -> RankLine {
 /// Returns the kind and the culprits of the verdict on a file with these lines.
 #[cfg(test)]
 fn said(text: &str) -> (HangKind, Vec<u32>) {
-    let sources = [super::Source::of_text("job.log", text)];
-    let verdict = super::report(&sources).unwrap().verdict;
+    said_of(&[super::Source::of_text("job.log", text)])
+}
+
+/// Returns the kind and the culprits of the verdict on these files.
+#[cfg(test)]
+fn said_of(sources: &[super::Source]) -> (HangKind, Vec<u32>) {
+    let verdict = super::report(sources).unwrap().verdict;
     let none = (HangKind::Unknown, Vec::new());
     verdict.map_or(none, |verdict| {
         let culprits = verdict.culprits.iter().map(|rank| rank.0);

@@ -25,7 +25,7 @@ impl Rules<'_> {
         let [(silent, logged)] = rest[..] else {
             return None;
         };
-        if logged.log.is_torn || logged.log.final_errors().next().is_some() {
+        if !self.could_write(*silent) {
             return None;
         }
         let number = |logged: &Logged| {

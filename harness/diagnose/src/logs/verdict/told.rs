@@ -17,6 +17,7 @@ impl Rules<'_> {
         let mut killed: Vec<u32> = exits
             .iter()
             .filter(|(_, code)| is_killed_by_signal(**code))
+            .filter(|(rank, _)| !self.job.launcher.was_killed_by_launcher(**rank))
             .map(|(rank, _)| *rank)
             .collect();
         let first = self.job.launcher.first;
@@ -25,10 +26,7 @@ impl Rules<'_> {
         }
         let how = ending(*exits.get(killed.first()?)?);
         let culprits: Vec<Rank> = killed.into_iter().map(Rank).collect();
-        let mut facts = vec![format!(
-            "the launcher's table of failures names {}: {how}",
-            named(&culprits)
-        )];
+        let mut facts = vec![format!("the launcher names {}: {how}", named(&culprits))];
         if first == culprits.first().map(|rank| rank.0) {
             facts.push("it is the first failure that the launcher saw".to_owned());
         }

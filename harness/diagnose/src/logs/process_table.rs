@@ -1,0 +1,74 @@
+//! Reads the states of processes that `ps` has printed beside the logs of a job.
+
+use std::collections::BTreeMap;
+
+/// The processes that are stopped, and not only asleep.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ProcessTable {
+    /// The line of each stopped process, by the rank of the process.
+    pub(super) ranks: BTreeMap<u32, String>,
+    /// By process id, as long as its rank is not known.
+    processes: BTreeMap<String, String>,
+    /// The columns of the id and of the state in the table that the lines are of; `None` if they are of none.
+    columns: Option<(usize, usize)>,
+}
+
+impl ProcessTable {
+    /// Reads the next line.
+    pub(super) fn read(&mut self, text: &str) {
+        // Most lines are of no table, and a look is cheaper than the words.
+        if self.columns.is_none() && !text.contains("PID") {
+            return;
+        }
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let column = |is: &dyn Fn(&str) -> bool| words.iter().position(|word| is(word));
+        let state = column(&|word| matches!(word, "STAT" | "S" | "STATE"));
+        if let (Some(id), Some(state)) = (column(&|word| word == "PID"), state) {
+            self.columns = Some((id, state));
+            return;
+        }
+        let Some((id, state)) = self.columns else {
+            return;
+        };
+        match (words.get(id), words.get(state)) {
+            (Some(id), Some(state)) if id.parse::<u32>().is_ok() => {
+                // In `ps`, T is stopped by a signal, and t by a debugger.
+                if state.starts_with(['T', 't']) {
+                    let line = words.join(" ");
+                    self.processes.insert((*id).to_owned(), line);
+                }
+            }
+            _ => self.columns = None,
+        }
+    }
+
+    /// Finds the ranks of the processes.
+    pub(super) fn name(&mut self, rank_of: impl Fn(&str) -> Option<u32>) {
+        for (pid, line) in std::mem::take(&mut self.processes) {
+            match rank_of(&pid) {
+                Some(rank) => drop(self.ranks.entry(rank).or_insert(line)),
+                None => drop(self.processes.insert(pid, line)),
+            }
+        }
+    }
+
+    /// Adds what another file says.
+    pub(super) fn merge(&mut self, other: Self) {
+        self.ranks.extend(other.ranks);
+        self.processes.extend(other.processes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stopped_processes_are_told_from_those_asleep() {
+        let text = "$ ps -o pid,ppid,stat,wchan:20,args\n  PID  PPID STAT WCHAN COMMAND\n 90 1 Ssl futex_do_wait python\n 91 1 Tsl do_signal_stop python\nstep 3\n92 1 T x\n";
+        let mut table = ProcessTable::default();
+        text.lines().for_each(|line| table.read(line));
+        table.name(|pid| pid.parse().ok());
+        assert_eq!(table.ranks.keys().collect::<Vec<_>>(), [&91]);
+    }
+}

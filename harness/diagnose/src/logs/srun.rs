@@ -1,0 +1,81 @@
+//! Reads how `srun` says that its tasks ended: `srun: error: n3: tasks 1,4-7: Killed`.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+/// Tasks that ended together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct TasksEnd {
+    /// The numbers of the tasks.
+    pub(super) tasks: Vec<u32>,
+    /// How they ended, as an exit code: -9 is signal 9.
+    pub(super) code: i32,
+}
+
+static LINE: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(r"^srun: error: \S+: tasks? ([\d,-]+): (.+?)(?: \(core dumped\))?$").ok()
+});
+
+/// Returns what a line says of tasks that ended; `None` if it says nothing of any.
+pub(super) fn tasks_end(text: &str) -> Option<TasksEnd> {
+    let found = LINE
+        .as_ref()
+        .filter(|_| text.starts_with("srun: error: "))?
+        .captures(text)?;
+    let code = match &found[2] {
+        "Illegal instruction" => -4,
+        "Aborted" => -6,
+        "Bus error" => -7,
+        "Floating point exception" => -8,
+        "Killed" | "Out Of Memory" => -9,
+        "Segmentation fault" => -11,
+        "Terminated" => -15,
+        other => other.strip_prefix("Exited with exit code ")?.parse().ok()?,
+    };
+    let tasks = numbers(&found[1])?;
+    Some(TasksEnd { tasks, code })
+}
+
+/// Returns the numbers of a list such as `8-10,12`; `None` if it is none.
+pub(super) fn numbers(list: &str) -> Option<Vec<u32>> {
+    /// Numbers that a list has at most.
+    const MOST: u32 = 100_000;
+    let mut all = Vec::new();
+    for part in list.split(',') {
+        let (from, to) = part.split_once('-').unwrap_or((part, part));
+        let (from, to): (u32, u32) = (from.parse().ok()?, to.parse().ok()?);
+        if to.checked_sub(from)? > MOST {
+            return None;
+        }
+        all.extend(from..=to);
+    }
+    Some(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tasks_are_read() {
+        let read = |text: &str| tasks_end(text).map(|end| (end.tasks, end.code));
+        assert_eq!(
+            read("srun: error: n4: tasks 8-10,12: Aborted (core dumped)"),
+            Some((vec![8, 9, 10, 12], -6))
+        );
+        assert_eq!(
+            read("srun: error: n4: task 3: Exited with exit code 7"),
+            Some((vec![3], 7))
+        );
+        assert_eq!(
+            read("srun: error: n4: task 3: Out Of Memory"),
+            Some((vec![3], -9))
+        );
+        assert_eq!(
+            read("srun: error: Task launch for 36.0 failed on node n4"),
+            None
+        );
+        assert_eq!(read("srun: error: n4: task 9-3: Killed"), None);
+    }
+}
