@@ -33,7 +33,7 @@ const DROPPED: &[&str] = &["Exception ignored in", "--- Logging error ---"];
 /// What a line beside the traceback says of an exception that the program has caught, and goes on without.
 static CAUGHT: LazyLock<Option<Regex>> = LazyLock::new(|| {
     pattern(
-        r"(?i)\b(?:skip(?:ping|ped)|ignor(?:ing|ed)|retry(?:ing)?|(?:will be )?retried|repeat(?:ing|ed)|(?:try(?:ing)?|tried) again|continuing|carrying on|falling back|fell back|recovered)\b",
+        r"(?i)\b(?:skip(?:ping|ped)|ignor(?:ing|ed)|retrying|will retry|will be retried|repeating|trying again|will try again|continuing|carrying on|falling back|fell back|recovered)\b",
     )
 });
 /// What such a line says if the program does not go on.

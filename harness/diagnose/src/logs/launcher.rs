@@ -79,13 +79,14 @@ impl Launcher {
         self.tasks.push(end);
     }
 
-    /// Ends the reading. Tasks that srun says were killed after another one had failed were killed for that, and so were they if
-    /// they are half of all or more.
+    /// Ends the reading. Tasks that srun says were killed, or failed, after another one had ended for that, and so did they if they
+    /// are half of all or more. A fault is a task's own at any time.
     pub(super) fn close(&mut self) {
         let all: usize = self.tasks.iter().map(|end| end.tasks.len()).sum();
         let mut has_failed = false;
         for TasksEnd { tasks, code } in std::mem::take(&mut self.tasks) {
-            let is_own = code != -9 || (!has_failed && tasks.len() * 2 < all);
+            let is_fault = code < 0 && code != -9;
+            let is_own = is_fault || (!has_failed && tasks.len() * 2 < all);
             has_failed |= code != 0;
             for task in tasks {
                 self.exits
@@ -166,6 +167,7 @@ mod tests {
         };
         assert_eq!(exits(&[(&[1], -9), (&[0, 2], -6)]), [-6, -9, -6]);
         assert_eq!(exits(&[(&[0], 1), (&[1, 2], -9)]), [1, -15, -15]);
+        assert_eq!(exits(&[(&[0], -6), (&[1], 1), (&[2], -11)]), [-6, -15, -11]);
         assert_eq!(exits(&[(&[0, 1, 2], -9)]), [-15, -15, -15]);
     }
 

@@ -32,7 +32,7 @@ static LIST: LazyLock<Option<Regex>> =
 /// `node=n7`, `hostname: n7`, and the start of NCCL's lines, `n7:4012:4422 [3] NCCL INFO`.
 static OWN: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(
-        r"\b(?:node|nodename|host|hostname)['\x22]?\s?[=:]\s?['\x22]?([A-Za-z][\w.-]*)|^([A-Za-z][\w.-]*):\d+:\d+ \[\d+\] NCCL ",
+        r"\b(?:node|nodename|hostname)['\x22]?\s?[=:]\s?['\x22]?([A-Za-z][\w.-]*)|^([A-Za-z][\w.-]*):\d+:\d+ \[\d+\] NCCL ",
     )
     .ok()
 });

@@ -32,8 +32,8 @@ impl ProcessTable {
         };
         match (words.get(id), words.get(state)) {
             (Some(id), Some(state)) if id.parse::<u32>().is_ok() => {
-                // In `ps`, T is stopped by a signal, and t by a debugger.
-                if state.starts_with(['T', 't']) {
+                // A debugger stops a process for a moment only, and `ps` shows that as t.
+                if state.starts_with('T') {
                     let line = words.join(" ");
                     self.processes.insert((*id).to_owned(), line);
                 }
@@ -65,7 +65,7 @@ mod tests {
 
     #[test]
     fn stopped_processes_are_told_from_those_asleep() {
-        let text = "$ ps -o pid,ppid,stat,wchan:20,args\n  PID  PPID STAT WCHAN COMMAND\n 90 1 Ssl futex_do_wait python\n 91 1 Tsl do_signal_stop python\nstep 3\n92 1 T x\n";
+        let text = "$ ps -o pid,ppid,stat,wchan:20,args\n  PID  PPID STAT WCHAN COMMAND\n 90 1 Ssl futex_do_wait python\n 91 1 Tsl do_signal_stop python\n 93 1 tsl ptrace_stop python\nstep 3\n92 1 T x\n";
         let mut table = ProcessTable::default();
         text.lines().for_each(|line| table.read(line));
         table.name(|pid| pid.parse().ok());

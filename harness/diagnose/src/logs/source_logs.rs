@@ -44,6 +44,8 @@ pub(super) struct SourceLogs {
     /// The calls that stacks show, by the number within the host.
     locals: Vec<(u32, Mark)>,
     restart: Restart,
+    /// The workers that had died before a launcher said that a start of the job has failed.
+    earlier_dead: DeadWorkers,
 }
 
 /// What a source shows of its ranks at a first reading.
@@ -88,7 +90,7 @@ static PID: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"\b(?i:pid)[=: ] ?(\d+)\b").ok());
 /// A rank and the id of its process: `rank 9/16 started, pid 3102`.
 static RANK_AND_PID: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(r"(?i)\brank[ =:]+(\d+)(?:/\d+)?\b\D{0,40}\bpid[=: ] ?(\d+)\b").ok()
+    Regex::new(r"(?i)\brank[ =:]+(\d+)(?:/\d+)?(?: started)?[,:;]? \(?pid[=: ] ?(\d+)\b").ok()
 });
 /// Lines that have to begin so before numbers are taken for ranks or lines.
 const LABELS: usize = 5;
@@ -328,6 +330,10 @@ impl SourceLogs {
             }
             log.close();
         }
+        let earlier = std::mem::take(&mut source_logs.earlier_dead);
+        if !source_logs.restart.is_one() {
+            source_logs.dead_workers.merge(earlier);
+        }
         source_logs.dead_workers.name(|pid| survey.rank_of(pid));
         Ok(source_logs)
     }
@@ -337,6 +343,8 @@ impl SourceLogs {
         self.launcher.read(text);
         if self.restart.read(text) {
             self.rank_logs.values_mut().for_each(RankLog::end_attempt);
+            let dead = std::mem::take(&mut self.dead_workers);
+            self.earlier_dead.merge(dead);
         }
         self.accusations.read(text);
         self.counts.read(text);

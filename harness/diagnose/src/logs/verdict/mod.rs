@@ -3,9 +3,10 @@
 
 mod by_rules;
 mod counted;
-mod launched;
+mod failure_table;
 mod node;
 mod places;
+mod process_table;
 mod silent;
 mod stopped;
 mod stuck;

@@ -53,8 +53,8 @@ impl Rules<'_> {
         Some(Diagnosis { victims, ..found })
     }
 
-    /// Returns true if a rank without an error would have written one: it has written something, its log is whole, it has neither
-    /// finished nor been stopped by its launcher, and it has as many files here as the others.
+    /// Returns true if a rank without an error would have written one: it has written something, its log is whole, its launcher
+    /// did not stop it, and it has as many files here as the others.
     pub(super) fn could_write(&self, rank: u32) -> bool {
         let Some(logged) = self.job.ranks.get(&rank) else {
             return false;
@@ -65,7 +65,6 @@ impl Rules<'_> {
         let is_stopped =
             log.told_to_stop.is_some() || self.job.launcher.exits.get(&rank) == Some(&-15);
         !log.is_torn
-            && !log.is_finished
             && !is_stopped
             && log.final_errors().next().is_none()
             && files.is_none_or(|files| log.files >= files)

@@ -1,7 +1,6 @@
 //! Verdicts by what torchrun's table of failures shows of a rank that did not fail by itself.
 
 use super::Rules;
-use crate::evidence::verb;
 use allranks_model::diagnosis::rank_set::named;
 use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
 use allranks_model::names::Rank;
@@ -64,24 +63,6 @@ impl Rules<'_> {
         Some(self.diagnosis(kind, confidence, culprits, summary, facts))
     }
 
-    /// Finds the ranks whose processes a table of `ps` shows to be stopped.
-    pub(super) fn stopped_processes(&self) -> Option<Diagnosis> {
-        let stopped = &self.job.process_table.ranks;
-        let (rank, line) = stopped.first_key_value()?;
-        if stopped.len() * 2 >= self.job.least_size() as usize {
-            return None;
-        }
-        let culprits: Vec<Rank> = stopped.keys().copied().map(Rank).collect();
-        let summary = format!(
-            "{} {} stopped: its process does not run",
-            named(&culprits),
-            verb(&culprits, "is", "are")
-        );
-        let facts = vec![format!("ps shows of rank {rank}: {line}")];
-        let (kind, confidence) = (HangKind::PeerStopped, Confidence::Likely);
-        Some(self.diagnosis(kind, confidence, culprits, summary, facts))
-    }
-
     /// Returns true if a rank gave up, and each that did says that it was because of another.
     fn all_gave_up_because_of_others(&self) -> bool {
         let mut gave_up = self.job.ranks.values().filter(|it| it.gave_up()).peekable();
@@ -137,15 +118,5 @@ mod tests {
         };
         assert_eq!(said(&table("14:44:20")), (HangKind::Behind, vec![2]));
         assert_eq!(said(&table("14:43:49")), (HangKind::PeerDead, vec![2]));
-    }
-
-    #[test]
-    fn a_table_of_processes_shows_a_stopped_rank() {
-        let pids = "[rank1]: rank 1 pid 91\n[rank2]: rank 2 pid 92\n";
-        let table = "  PID  PPID STAT COMMAND\n 91 1 Ssl python\n 92 1 Tsl python\n";
-        assert_eq!(
-            said(&format!("{}{pids}{table}", lines())),
-            (HangKind::PeerStopped, vec![2])
-        );
     }
 }
