@@ -153,12 +153,12 @@ fn stuck(title: &str, seen: &DumpsOfGroup<'_>) -> Option<Contradiction> {
     if !is_whole || !is_inside || !others_wait || inside.len() * 2 >= seen.len() {
         return None;
     }
-    let ranks = |all: &[(&u32, &&Recorded)]| -> Vec<Rank> {
+    let ranks = |all: &[(&u32, &&RecordedGroup)]| -> Vec<Rank> {
         all.iter().map(|(rank, _)| Rank(**rank)).collect()
     };
     let (culprits, victims) = (ranks(&inside), ranks(&others));
     let call = inside.first()?.1.calls.get(&number);
-    let call = call.map_or_else(|| "a collective".to_owned(), Call::signature);
+    let call = call.map_or_else(|| "a collective".to_owned(), RecordedCall::signature);
     let has = if culprits.len() == 1 { "has" } else { "have" };
     Some(Contradiction {
         kind: HangKind::StuckInCall,

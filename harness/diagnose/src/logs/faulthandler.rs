@@ -5,11 +5,11 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
+use super::call_stacks::works_on_host;
 use super::failure::CALLS;
 use super::logged::nature;
 use super::pattern::pattern;
 use super::phase::{Edge, Mark, Nature};
-use super::call_stacks::works_on_host;
 
 /// The stacks of one process, as far as they have been read. Of several dumps the last counts.
 #[derive(Clone, Debug, Default)]

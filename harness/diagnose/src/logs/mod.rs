@@ -66,7 +66,6 @@ mod restart;
 mod source;
 mod source_logs;
 mod srun;
-mod call_stacks;
 mod verdict;
 mod watchdog;
 

@@ -26,7 +26,6 @@ use super::recorder_dump::{self, Dump};
 use super::restart::Restart;
 use super::source::{LogError, Source};
 use super::srun::tasks_end;
-use super::call_stacks::CallStacks;
 
 /// What one source holds.
 #[derive(Clone, Debug, Default)]
