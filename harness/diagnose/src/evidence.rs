@@ -63,6 +63,10 @@ pub struct RankState {
     pub keys_set_again: BTreeMap<String, u32>,
     /// Those that it has deleted and not set again.
     pub keys_deleted: Vec<String>,
+    /// Whether several of its threads have issued collectives or messages.
+    pub calls_by_threads: bool,
+    /// Whether threads other than its main one have set keys.
+    pub keys_by_threads: bool,
 }
 
 impl HangEvidence {
@@ -93,6 +97,8 @@ impl RankState {
             keys_set: Vec::new(),
             keys_set_again: BTreeMap::new(),
             keys_deleted: Vec::new(),
+            calls_by_threads: false,
+            keys_by_threads: false,
         }
     }
 

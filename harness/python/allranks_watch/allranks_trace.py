@@ -151,6 +151,10 @@ class CallTrace:
         self.keys_set: collections.OrderedDict[str, int] = collections.OrderedDict()
         #: Those that it has deleted, and not set again, and how often.
         self.keys_deleted: collections.OrderedDict[str, int] = collections.OrderedDict()
+        #: Ids of the threads that have issued collectives or messages.
+        self.callers: set[int] = set()
+        #: Whether a thread other than the main one has set keys.
+        self.keys_by_threads = False
         #: Calls that have set or deleted keys.
         self.key_calls = 0
         #: The keys that its main thread reads again and again.
@@ -237,6 +241,8 @@ class CallTrace:
         with self.lock:
             if is_main_thread():
                 self.poll = None
+            else:
+                self.keys_by_threads = True
             self.key_calls += 1
             keep_newest(self.keys_set, keys)
             for key in keys:
@@ -284,7 +290,10 @@ class CallTrace:
             entry["epoch"] = self.epoch
             entry["id"] = self.added
             self.used.add(entry.get("group"))
-            kind = self.entries if entry["what"] in ("collective", "message") else self.rare
+            kind = self.rare
+            if entry["what"] in ("collective", "message"):
+                kind = self.entries
+                self.callers.add(threading.get_ident())
             self.dropped += len(kind) == KEPT
             kind.append(entry)
             if self.last is None:
@@ -434,6 +443,8 @@ class CallTrace:
                 "keys_set": list(self.keys_set),
                 "keys_set_again": {key: times for key, times in self.keys_set.items() if times > 1},
                 "keys_deleted": list(self.keys_deleted),
+                "calls_by_threads": len(self.callers) > 1,
+                "keys_by_threads": self.keys_by_threads,
                 "fatal": self.fatal or self.lost,
                 "ended": self.ended,
             }

@@ -147,6 +147,8 @@ impl ComparedWorld {
         state.keys_set.clone_from(&call_trace.keys_set);
         state.keys_set_again.clone_from(&call_trace.keys_set_again);
         state.keys_deleted.clone_from(&call_trace.keys_deleted);
+        state.keys_by_threads = call_trace.keys_by_threads;
+        state.calls_by_threads = call_trace.calls_by_threads;
         state.recorded = device_messages::under_way(call_trace);
         let Some(epoch) = self.epoch_of(call_trace) else {
             state.doing = elsewhere(call_trace);

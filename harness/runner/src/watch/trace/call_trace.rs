@@ -52,6 +52,12 @@ pub struct CallTrace {
     /// Those that it has deleted and not set again, oldest first, as far as they are kept.
     #[serde(default)]
     pub keys_deleted: Vec<String>,
+    /// True if several threads have issued collectives or messages.
+    #[serde(default)]
+    pub calls_by_threads: bool,
+    /// True if threads other than the main one have set keys.
+    #[serde(default)]
+    pub keys_by_threads: bool,
     /// The version of torch; none if it is not imported.
     #[serde(default)]
     pub torch: Option<String>,
