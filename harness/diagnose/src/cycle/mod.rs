@@ -2,6 +2,7 @@
 //! other side has another peer, tag or group, or from a collective, a group or a store's key that one rank left out.
 
 mod awaited_keys;
+mod broken_round;
 mod left_out;
 mod message_row;
 mod order;
@@ -21,6 +22,7 @@ pub fn cause(evidence: &HangEvidence, cycle: &[Rank]) -> Option<Diagnosis> {
     let unmatched = || states().find_map(|state| unmatched::unmatched(evidence, state));
     let waits = awaited_keys::key_not_set(evidence, cycle)
         .or_else(|| left_out::group_left_out(evidence, cycle));
+    let waits = waits.or_else(|| broken_round::broken_round(evidence, cycle));
     waits.or_else(unmatched).or_else(|| {
         let mut skips = states().filter_map(|state| left_out::left_out(evidence, cycle, state));
         let one = skips.next()?;
