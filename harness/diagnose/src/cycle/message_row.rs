@@ -1,5 +1,7 @@
 //! Blames a cycle on a row of messages: one rank waits for the next message, and the other rank has gone on to a collective.
 
+use std::collections::BTreeSet;
+
 use crate::collectives::as_collective;
 use crate::conclude;
 use crate::evidence::{Collective, HangEvidence, Message, RankState};
@@ -23,7 +25,7 @@ struct Row<'a> {
 
 /// Finds two ranks of a cycle of which one waits for the next message of a row, while the other one has gone on to a collective that
 /// waits for it. Either a message is missing or one is expected too many. How many there were between collectives before may show
-/// which. If it does not, those that wait for as many messages to or from the waiting rank speak for that one, and those that are in
+/// which, or a last round of messages to or from several ranks in turn, which lacks the waiting rank alone. If it does not, those that wait for as many messages to or from the waiting rank speak for that one, and those that are in
 /// that collective too for the one that has gone on; without either, both ranks are blamed. `None` if these are not the facts, or
 /// hold for several pairs.
 #[must_use]
@@ -89,6 +91,7 @@ fn culprits(evidence: &HangEvidence, row: &Row<'_>) -> Option<Vec<Rank>> {
     match (has_fewer, has_more) {
         (true, false) => Some(vec![peer.rank]),
         (false, true) => Some(vec![waiting.rank]),
+        _ if lacks_in_round(evidence, row) => Some(vec![peer.rank]),
         _ if any(&is_there) => None,
         _ if any(&expects_as_many) => Some(vec![peer.rank]),
         _ => {
@@ -97,6 +100,50 @@ fn culprits(evidence: &HangEvidence, row: &Row<'_>) -> Option<Vec<Rank>> {
             Some(both)
         }
     }
+}
+
+/// Returns true if the peer has had messages of this kind with several ranks in turn, twice at least, and has begun one more round that
+/// lacks the waiting rank alone, while all others of the round are in the collective that the peer is in.
+fn lacks_in_round(evidence: &HangEvidence, row: &Row<'_>) -> bool {
+    let is_of_kind = |own: &&Message| {
+        Message {
+            peer: None,
+            ..(*own).clone()
+        } == Message {
+            peer: None,
+            sends: !row.message.sends,
+            ..row.message.clone()
+        }
+    };
+    let peers: Option<Vec<Rank>> = messages(row.peer)
+        .filter(is_of_kind)
+        .map(|own| own.peer)
+        .collect();
+    let Some(peers) = peers else { return false };
+    let waiting = row.waiting.rank;
+    let has_come = |rank: &Rank| {
+        let there = evidence
+            .rank(*rank)
+            .and_then(RankState::now)
+            .and_then(as_collective);
+        there == Some(row.here)
+    };
+    let is_so = |period: usize| {
+        let rounds = peers.chunks_exact(period);
+        let (round, last) = (&peers[..period], rounds.remainder());
+        let without: Vec<Rank> = round
+            .iter()
+            .copied()
+            .filter(|rank| *rank != waiting)
+            .collect();
+        let others: BTreeSet<Rank> = without.iter().copied().collect();
+        without.len() < round.len()
+            && others.len() > 1
+            && last == without
+            && others.iter().all(has_come)
+            && rounds.clone().all(|one| one == round)
+    };
+    (1..=peers.len() / ROW).any(is_so)
 }
 
 /// The numbers of messages of a row that a rank has issued between one collective of a group and the next.
@@ -212,6 +259,35 @@ mod tests {
             ),
             rank(2, [of_sender, sent_to_first(4), vec![world()]].concat()),
         ]
+    }
+
+    /// Builds a learner that tells three actors something in turn, each time with an answer, `rounds` times, and then tells those
+    /// of `last` to stop; the others go on.
+    fn told(rounds: usize, last: &[u32]) -> Vec<RankState> {
+        let everyone = || collective("world", &[0, 1, 2, 3]);
+        let tell = (1..4).map(|to| message(true, to, 0));
+        let hear = (1..4).map(|from| message(false, from, 1));
+        let round: Vec<EventKind> = tell.chain(hear).collect();
+        let stop = last.iter().map(|to| message(true, *to, 0));
+        let stop = stop.chain([everyone()]).collect();
+        let learner = rank(0, [vec![round; rounds].concat(), stop].concat());
+        let actor = |number: u32| {
+            let round = vec![message(false, 0, 0), message(true, 0, 1)];
+            let mut events = vec![round; rounds].concat();
+            events.push(message(false, 0, 0));
+            if last.contains(&number) {
+                events.push(everyone());
+            }
+            rank(number, events)
+        };
+        [vec![learner], (1..4).map(actor).collect()].concat()
+    }
+
+    #[test]
+    fn a_round_that_lacks_one_rank_is_the_fault_of_who_began_it() {
+        assert_eq!(verdict(told(4, &[1, 2])), unmatched(&[0]));
+        // One round may be all that rank 3 was to have.
+        assert_eq!(verdict(told(1, &[1, 2])), NOBODY);
     }
 
     #[test]
