@@ -61,7 +61,7 @@ pub(super) fn unmatched(evidence: &HangEvidence, state: &RankState) -> Option<Di
     let mut culprits: Vec<Rank> = match &changes {
         [Some(_), None] => vec![state.rank],
         [None, Some(_)] => vec![other.rank],
-        _ => vec![state.rank, other.rank],
+        _ => match_no_one(evidence, state, other),
     };
     culprits.sort_unstable();
     let places = [state, other].map(|one| format!("rank {}: {}", one.rank, one.place()));
@@ -77,6 +77,52 @@ pub(super) fn unmatched(evidence: &HangEvidence, state: &RankState) -> Option<Di
         summary,
     );
     Some(verdict.because(facts))
+}
+
+/// Returns the one of two ranks whose messages match those of a third rank as little as each other's, while the other one has matching
+/// messages with all that it has any with; else both.
+fn match_no_one(evidence: &HangEvidence, one: &RankState, other: &RankState) -> Vec<Rank> {
+    let others = || {
+        (evidence.ranks.iter()).filter(|third| third.rank != one.rank && third.rank != other.rank)
+    };
+    let is_odd = |state: &RankState| {
+        others().any(|third| differ(state, third))
+            && !others().any(|third| match_at_all(state, third))
+    };
+    let is_usual = |state: &RankState| {
+        others().any(|third| match_at_all(state, third))
+            && !others().any(|third| differ(state, third))
+    };
+    match (
+        is_odd(one) && is_usual(other),
+        is_odd(other) && is_usual(one),
+    ) {
+        (true, false) => vec![one.rank],
+        (false, true) => vec![other.rank],
+        _ => vec![one.rank, other.rank],
+    }
+}
+
+/// Returns true if a message of one rank is the other side of one of another rank.
+fn match_at_all(one: &RankState, other: &RankState) -> bool {
+    let with = |message: &&Message| message.peer == Some(other.rank);
+    messages(one)
+        .filter(with)
+        .any(|own| messages(other).any(|theirs| answers(theirs, own, one.rank)))
+}
+
+/// Returns true if each of two ranks has issued a message for the other that the other one has no side of, one to send and one to
+/// receive it.
+fn differ(one: &RankState, other: &RankState) -> bool {
+    let left = |state: &RankState, peer: &RankState, sends: bool| {
+        let is_it = |own: &&Message| own.peer == Some(peer.rank) && own.sends == sends;
+        messages(state)
+            .filter(is_it)
+            .any(|own| !messages(peer).any(|theirs| answers(theirs, own, state.rank)))
+    };
+    [true, false]
+        .into_iter()
+        .any(|sends| left(one, other, sends) && left(other, one, !sends))
 }
 
 /// Says that a message of a rank has another peer, tag or group than all that it has issued from the same place before; `None` if it is
@@ -153,6 +199,40 @@ mod tests {
         let late = ranks(vec![], vec![message(false, 1, 0)]);
         let (kind, ..) = verdict(late);
         assert_eq!(kind, HangKind::CyclicWait);
+    }
+
+    /// Builds a ring of four ranks of which each has issued all four messages of a step, with tags of that step.
+    fn gossip(steps: [u32; 4]) -> Vec<RankState> {
+        let state = |(number, step): (u32, u32)| {
+            let (left, right) = ((number + 3) % 4, (number + 1) % 4);
+            let (to_left, to_right) = (2 * step, 2 * step + 1);
+            let first = message(true, left, to_left);
+            let events = vec![
+                first.clone(),
+                message(true, right, to_right),
+                message(false, right, to_left),
+                message(false, left, to_right),
+            ];
+            // The first one whose other side has not come.
+            let waits = if number == 0 { &events[1] } else { &first };
+            let waits = EventKind::AwaitMessage(as_message(waits).unwrap().clone(), 1);
+            rank(number, [events, vec![waits]].concat())
+        };
+        (0..4).zip(steps).map(state).collect()
+    }
+
+    #[test]
+    fn a_rank_whose_messages_match_those_of_nobody_is_named_alone() {
+        let unmatched = |ranks: &[u32]| {
+            (
+                HangKind::MessageUnmatched,
+                ranks.to_vec(),
+                Confidence::Likely,
+            )
+        };
+        assert_eq!(verdict(gossip([3, 4, 3, 3])), unmatched(&[1]));
+        // Two sides of two ranks each.
+        assert_eq!(verdict(gossip([3, 4, 4, 3])).1.len(), 2);
     }
 
     #[test]
