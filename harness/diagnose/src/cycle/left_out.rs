@@ -9,12 +9,14 @@ use crate::groups::{groups, leaves_out};
 use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
 use allranks_model::names::Rank;
 
-/// Finds a minority of the cycle that waits in something other than `new_group`, has made fewer groups than the others,
-/// which are all in `new_group`, and whose remaining calls are not known.
+/// Finds a minority of the cycle that waits in something other than `new_group`, has made fewer groups than those of all ranks that are
+/// in `new_group`, as all others of the cycle are, and whose remaining calls are not known.
 pub(super) fn group_left_out(evidence: &HangEvidence, cycle: &[Rank]) -> Option<Diagnosis> {
+    let is_making = |state: &&RankState| matches!(state.now(), Some(EventKind::NewGroup(_)));
+    // Every rank makes each group, whether it is part of the cycle or not.
+    let making: Vec<&RankState> = evidence.ranks.iter().filter(is_making).collect();
     let states = cycle.iter().filter_map(|rank| evidence.rank(*rank));
-    let (making, others): (Vec<&RankState>, Vec<&RankState>) =
-        states.partition(|state| matches!(state.now(), Some(EventKind::NewGroup(_))));
+    let others: Vec<&RankState> = states.filter(|state| !is_making(state)).collect();
     let fewest = making.iter().map(|state| groups(state)).min()?;
     let has_fewer = |state: &&RankState| state.coming().is_none() && groups(state) < fewest;
     if others.is_empty() || others.len() >= making.len() || !others.iter().all(has_fewer) {
@@ -146,7 +148,7 @@ fn first_missing(state: &RankState, missed: &str, other: &str) -> Option<HabitEn
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::builders::{collective, rank, verdict};
+    use crate::builders::{collective, message, rank, verdict};
 
     /// Builds a mesh of 2 by 2 ranks, each with `steps` times a collective in its row and one in its column, and then
     /// its `last` events.
@@ -222,6 +224,16 @@ mod tests {
             rank(3, vec![world()]),
         ];
         let skipped = (HangKind::GroupSkipped, vec![3], Confidence::Likely);
+        assert_eq!(verdict(ranks), skipped);
+        // The cycle may have only two ranks: all that make the group show that it is one of all ranks.
+        let everyone = || group(&[0, 1, 2, 3]);
+        let ranks = vec![
+            rank(0, vec![a(), everyone()]),
+            rank(1, vec![a(), message(false, 3, 0)]),
+            rank(2, vec![a(), everyone()]),
+            rank(3, vec![a(), everyone()]),
+        ];
+        let skipped = (HangKind::GroupSkipped, vec![1], Confidence::Likely);
         assert_eq!(verdict(ranks), skipped);
         // Of two, either may be the one with another order.
         let (kind, ..) = verdict(vec![
