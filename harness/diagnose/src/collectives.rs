@@ -8,8 +8,9 @@ use super::call_sequence::{Certainty, Change, Divergence, List, divergence};
 use super::evidence::{
     Collective, EventKind, GROUPS_OF_CALLER, HangEvidence, RankState, TraceEvent, named, verb,
 };
+use super::same_line::odd_rank;
 use crate::conclude;
-use allranks_model::diagnosis::{Diagnosis, HangKind};
+use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
 use allranks_model::names::Rank;
 
 /// Finds the first group, by name, whose members' collectives diverge; `None` if there is none.
@@ -90,16 +91,25 @@ fn verdict(
             "torch names a group that its members make alone by these members and by how many groups the caller has, so they wait for each other under other names (pytorch#173608)".to_owned(),
         );
     }
-    let culprits = match is_of_names {
+    let mut culprits = match is_of_names {
         true => Vec::new(),
         false => certainty.culprits(others),
     };
+    let mut confidence = certainty.confidence();
+    // Of two members, neither is the majority.
+    if divergence.common.is_none()
+        && let [one, other] = culprits[..]
+        && let Some(odd) = odd_rank(evidence, [one, other])
+    {
+        culprits = vec![odd.rank];
+        confidence = Confidence::Likely;
+        facts.push(odd.fact);
+    }
     if certainty == Certainty::Unseen {
         facts.push(format!(
             "not every member of group {group} is seen: which side is in the minority is not known"
         ));
     }
-    let confidence = certainty.confidence();
     let mut verdict = conclude(evidence, kind, confidence, culprits, summary).because(facts);
     if is_of_names {
         verdict.advice = advice::two_names();

@@ -22,6 +22,7 @@
 //! | `counter` | a counter in a store that one rank has added to more or less often than the rest |
 //! | `keys` | which ranks have still to set the store keys that others wait for |
 //! | `habit` | what a rank has always done at a place, until now |
+//! | `same_line` | which of its groups each rank calls a collective on at a line that all ranks run |
 //! | `other_group` | a call that is on another group than before |
 //! | `recorded` | what the backend's own records have under way |
 //! | `seen` | ranks of which only the stacks are known |
@@ -50,6 +51,7 @@ mod messages;
 mod other_group;
 mod recorded;
 mod rendezvous;
+mod same_line;
 mod seen;
 mod splits;
 #[cfg(test)]
