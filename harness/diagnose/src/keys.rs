@@ -82,8 +82,16 @@ pub(crate) fn not_set(evidence: &HangEvidence) -> Vec<String> {
     open.into_iter().take(LISTED).map(line).collect()
 }
 
-fn is_set(evidence: &HangEvidence, key: &str) -> bool {
+/// Returns true if a rank has set a key.
+pub(crate) fn is_set(evidence: &HangEvidence, key: &str) -> bool {
     evidence.ranks.iter().any(|state| has_set(state, key))
+}
+
+/// Returns true if a rank has set a key of the form of this one.
+pub(crate) fn is_of_ranks(evidence: &HangEvidence, key: &str) -> bool {
+    let (wanted, _) = form(key);
+    let mut ranks = evidence.ranks.iter();
+    ranks.any(|state| of_form(state, &wanted).next().is_some())
 }
 
 /// Returns true if a rank has set a key, as far as that is kept.

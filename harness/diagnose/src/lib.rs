@@ -20,6 +20,7 @@
 //! | `common_rank` | the one rank that is part of every cycle |
 //! | `splits` | what the members of an all-to-all send and receive |
 //! | `counter` | a counter in a store that one rank has added to more or less often than the rest |
+//! | `unset_key` | a key in a store that all ranks wait for and none sets |
 //! | `keys` | which ranks have still to set the store keys that others wait for |
 //! | `habit` | what a rank has always done at a place, until now |
 //! | `same_line` | which of its groups each rank calls a collective on at a line that all ranks run |
@@ -56,6 +57,7 @@ mod seen;
 mod splits;
 #[cfg(test)]
 mod tests;
+mod unset_key;
 mod waits;
 
 pub use errors::{ErrorCause, error_cause};
@@ -91,6 +93,7 @@ pub fn diagnose(evidence: &HangEvidence) -> Diagnosis {
         rendezvous,
         chain_ends::lost(evidence),
         counter::miscounted(evidence),
+        unset_key::unset_key(evidence),
         chain_ends::stopped(evidence),
         chain_ends::ended_by_error(evidence),
     ];
