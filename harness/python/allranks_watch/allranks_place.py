@@ -154,6 +154,20 @@ def is_served() -> bool:
     return any(is_serving(frame) for ident, frame in frames if ident not in left_out)
 
 
+def has_pausing_thread() -> bool:
+    """Returns whether a thread other than the main one and the caller's sleeps for a time, or waits for another process."""
+    import linecache
+
+    left_out = {threading.main_thread().ident, threading.get_ident()}
+    for ident, frame in current_frames().items():
+        if ident in left_out:
+            continue
+        name = frame.f_code.co_filename
+        if name.endswith(("/socket.py", "/ssl.py")) or "sleep(" in linecache.getline(name, frame.f_lineno):
+            return True
+    return False
+
+
 def takes_calls() -> bool:
     """Returns whether a thread of the RPC agent is free for the next call, for which a waiting handler may wait."""
     try:
@@ -195,4 +209,6 @@ def current_line() -> Line:
     if kind == "lock" and (is_served() or handler is not None and takes_calls()):
         # What it waits for may be a request that another thread will take.
         kind = "requests"
+    if kind == "lock" and has_pausing_thread():
+        kind = "handover"
     return (text, at, kind)

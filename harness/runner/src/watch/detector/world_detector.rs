@@ -15,7 +15,7 @@ use crate::watch::trace::call_trace::CallTrace;
 use crate::watch::trace::own_wait::OwnWait;
 use crate::watch::waits::below::Below;
 use crate::watch::waits::late_rank::{
-    SHORTEST_LIMIT, fact_of, has_left_a_request, is_silent, late_verdict, own_wait,
+    SHORTEST_LIMIT, awaits_news, fact_of, has_left_a_request, is_silent, late_verdict, own_wait,
     processor_ticks, sleep_of,
 };
 use crate::watch::waits::patiences::{IDLE_PATIENCES, LateRank, WAITING_PATIENCES};
@@ -357,6 +357,7 @@ impl WorldDetector {
             wait,
             is_served: wait == OwnWait::Requests
                 && !has_left_a_request(evidence, process, self.patience),
+            has_news: awaits_news(evidence),
             has_work_below: self.below.has_worked_within(process.pid, self.patience),
             is_silent: is_silent(process),
             is_at_work: self.moved.elapsed() < self.patience

@@ -36,6 +36,9 @@ pub enum OwnWait {
     /// A lock, a queue, or a process of multiprocessing.
     #[serde(rename = "lock")]
     Lock,
+    /// A lock or a queue, while another thread of its own pauses or waits for another process, and may hand something over later.
+    #[serde(rename = "handover")]
+    Handover,
     /// A wait at a connection.
     #[serde(rename = "connection")]
     Connection,
@@ -56,7 +59,7 @@ impl OwnWait {
             Self::DataLoader => {
                 "that rank waits for its data loader: try num_workers=0; look for workers that are stuck, or for a lock that was held at fork"
             }
-            Self::Lock => {
+            Self::Lock | Self::Handover => {
                 "that rank waits for a lock, a queue or a process of its own: look at which thread or process has it"
             }
             Self::ChildProcess => {

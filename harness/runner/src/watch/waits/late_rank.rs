@@ -55,8 +55,24 @@ const WITHOUT_NEWS: &[&str] = &[
     "reduce_scatter_tensor",
     "barrier",
 ];
+/// Collectives by which one rank tells the others what comes next.
+const WITH_NEWS: &[&str] = &[
+    "broadcast",
+    "broadcast_object_list",
+    "scatter",
+    "scatter_object_list",
+];
 /// The number of times that a rank must have called such a collective at once.
 const HABIT: usize = 2;
+
+/// Returns true if all ranks that wait do so in collectives by which one rank tells the others what comes next.
+pub fn awaits_news(evidence: &HangEvidence) -> bool {
+    let held = evidence.ranks.iter().filter_map(RankState::now);
+    let mut held = held.filter(|what| !matches!(what, EventKind::Own(_)));
+    held.all(
+        |what| matches!(what, EventKind::Collective(one) if WITH_NEWS.contains(&one.name.as_str())),
+    )
+}
 
 /// Returns true if a rank that waits for requests has left one half done: all other ranks wait for it in a collective that
 /// carries no request, and so far the rank has always called it within the patience after its call before.
@@ -152,4 +168,45 @@ pub fn late_verdict(verdict: Diagnosis, ranks: &[(Rank, &RankProcess)]) -> Diagn
         }
     }
     verdict
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use allranks_diagnose::{Collective, TraceEvent};
+    use allranks_model::names::Rank;
+    use std::time::Duration;
+
+    #[test]
+    fn news_are_what_one_rank_tells_the_others() {
+        let collective = |name: &str| {
+            EventKind::Collective(Collective {
+                group: "world".into(),
+                members: [0, 1, 2].map(Rank).into(),
+                name: name.into(),
+                nature: std::collections::BTreeMap::new(),
+                splits: None,
+            })
+        };
+        let awaits = |places: [EventKind; 3]| {
+            let state = |(rank, what)| RankState {
+                doing: Some((
+                    TraceEvent {
+                        what,
+                        at: String::new(),
+                    },
+                    Duration::from_secs(9),
+                )),
+                ..RankState::unknown(Rank(rank))
+            };
+            awaits_news(&HangEvidence {
+                ranks: (0..).zip(places).map(state).collect(),
+                ..HangEvidence::default()
+            })
+        };
+        let own = || EventKind::Own("its own code, `inbox.get()`".into());
+        let news = || collective("broadcast");
+        assert!(awaits([own(), news(), news()]));
+        assert!(!awaits([own(), news(), collective("all_reduce")]));
+    }
 }

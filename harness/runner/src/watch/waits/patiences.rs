@@ -17,6 +17,8 @@ pub struct LateRank {
     pub wait: OwnWait,
     /// True if it may wait for requests for as long as there are none.
     pub is_served: bool,
+    /// True if others wait for news from it, such as the next request.
+    pub has_news: bool,
     /// True if processes below it work.
     pub has_work_below: bool,
     /// True if its interpreter has not answered for long.
@@ -38,7 +40,9 @@ impl LateRank {
             // Whatever may wake it is not seen: it gets as long as what works.
             OwnWait::EventLoop => Some(WORKING_PATIENCES),
             _ if self.has_work_below => Some(WORKING_PATIENCES),
-            OwnWait::DataLoader | OwnWait::Lock => Some(WAITING_PATIENCES),
+            // There may be no news yet.
+            OwnWait::Handover if self.has_news => Some(WORKING_PATIENCES),
+            OwnWait::DataLoader | OwnWait::Lock | OwnWait::Handover => Some(WAITING_PATIENCES),
             // A training step does not keep the interpreter from answering for this long.
             _ if self.is_silent => Some(IDLE_PATIENCES),
             _ if self.is_at_work => Some(WORKING_PATIENCES),
@@ -56,6 +60,7 @@ mod tests {
         let late = |wait, has_work_below| LateRank {
             wait,
             is_served: true,
+            has_news: true,
             has_work_below,
             is_silent: false,
             is_at_work: false,
@@ -79,6 +84,12 @@ mod tests {
         };
         assert_eq!(left.patiences(), Some(IDLE_PATIENCES));
         assert_eq!(times(OwnWait::EventLoop, false), Some(WORKING_PATIENCES));
+        assert_eq!(times(OwnWait::Handover, false), Some(WORKING_PATIENCES));
+        let awaited = LateRank {
+            has_news: false,
+            ..late(OwnWait::Handover, false)
+        };
+        assert_eq!(awaited.patiences(), Some(WAITING_PATIENCES));
         let silent = LateRank {
             is_silent: true,
             is_at_work: true,
