@@ -37,7 +37,7 @@ def current_call(inside: dict[int, Inside], polled: Inside | None) -> Inside | N
     first = main_frame() if inside else None
     files = files_of(first)
     # A thread that an event loop has handed a call to wakes it when it is done.
-    waits = awaits_a_thread(files) or loop_of(first) is not None
+    waits = awaits_a_thread(files) or loop_of(first) is not None or has_one_waker(first, inside)
     if inside and (is_finished() or any("/torch/autograd/" in file for file, _ in files) or waits):
         return min(inside.values(), key=lambda call: call[1])
     return None
@@ -51,6 +51,21 @@ def awaits_a_thread(files: list[tuple[str, str]]) -> bool:
     """Returns whether a thread, whose files and functions these are, waits for the result or end of another."""
     inner = [(name.replace(os.sep, "/"), function) for name, function in files[:6]]
     return any(name.endswith(end) and function == waits for name, function in inner for end, waits in _HANDOVERS)
+
+
+def has_one_waker(frame: FrameType | None, inside: dict[int, Inside]) -> bool:
+    """Returns whether the main thread waits without a limit for what only one thread, which is in a call, could do.
+
+    Its innermost frame is given. It must wait for an event or a condition, and the program have no third thread.
+    """
+    if (
+        frame is None
+        or caller(frame, "/threading.py", "wait") is not frame
+        or frame.f_locals.get("timeout") is not None
+    ):
+        return False
+    others = set(current_frames()) - {threading.main_thread().ident, threading.get_ident()}
+    return len(others) == 1 and others <= set(inside)
 
 
 #: The number of threads that are told of.
@@ -155,7 +170,7 @@ def is_served() -> bool:
 
 
 def has_pausing_thread() -> bool:
-    """Returns whether a thread other than the main one and the caller's sleeps for a time, or waits for another process."""
+    """Returns whether a thread, but the main one and the caller's, sleeps for a time or waits for another process."""
     import linecache
 
     left_out = {threading.main_thread().ident, threading.get_ident()}
