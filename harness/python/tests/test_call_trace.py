@@ -213,6 +213,48 @@ class CallTraceTest(unittest.TestCase):
         self.addCleanup(theirs.close)
         self.assertFalse(self.settle(lambda: ours.makefile("rb").readline(), "connection"))
 
+    def look_at_wait(self, wait, other):
+        """Waits so in another Python, beside one thread that does `other` and is told to be in a call.
+
+        Returns the kind of place, and what the process counts as in.
+        """
+        script = f"""if True:
+            import os, queue, threading, time
+            import allranks_trace
+
+            def look():
+                while not allranks_trace.current_line()[2] or other.ident is None:
+                    time.sleep(0.01)
+                time.sleep(0.2)
+                call = allranks_trace.current_call({{other.ident: ("call", 0.0)}}, None)
+                print(allranks_trace.current_line()[2], call and call[0], flush=True)
+                os._exit(0)
+
+            event, items = threading.Event(), queue.Queue()
+            other = threading.Thread(target=lambda: {other})
+            other.start()
+            threading.Thread(target=look).start()
+            {wait}
+        """
+        environment = {**os.environ, "PYTHONPATH": os.path.dirname(allranks_patch.__file__)}
+        end = subprocess.run(
+            [sys.executable, "-c", script], env=environment, timeout=300, check=True, stdout=subprocess.PIPE
+        )
+        return end.stdout.decode().strip()
+
+    def test_a_queue_beside_a_thread_that_may_fill_it_is_told_from_one_that_nothing_fills(self):
+        waits = "threading.Event().wait()"
+        self.assertEqual(self.look_at_wait("items.get()", waits), "lock call")
+        path = Path(self.folder.path("pauses.py"))
+        path.write_text("import time\ntime.sleep(100)\n")
+        pauses = f"__import__('runpy').run_path({str(path)!r})"
+        self.assertEqual(self.look_at_wait("items.get()", pauses), "handover call")
+        self.assertEqual(self.look_at_wait("event.wait()", waits), "lock call")
+        # The wait may end by itself, or another thread end it.
+        self.assertEqual(self.look_at_wait("event.wait(100)", waits), "lock None")
+        third = "threading.Thread(target=threading.Event().wait).start()"
+        self.assertEqual(self.look_at_wait(f"{third}; event.wait()", waits), "lock None")
+
     def look_at_loop(self, wait):
         """Runs a coroutine with this body in another Python; returns the function that it waits in, and its kind."""
         script = f"""if True:
