@@ -12,6 +12,7 @@
 //! | `groups`, `collectives` | ranks that contradict each other |
 //! | `call_sequence` | the collectives of a rank in a group, in order, and where two ranks differ |
 //! | `messages` | the messages between ranks, and which calls are two sides of one |
+//! | `any_source` | a message from any rank that no rank sends |
 //! | `waits` | which rank waits for which |
 //! | `chain_ends` | where the chains of waiting ranks end |
 //! | `common_rank` | the rank that all cycles of waiting ranks go through |
@@ -34,6 +35,7 @@
 //! A new kind is a variant of [`HangKind`], its lines in `advice`, and a rule that returns it.
 
 mod advice;
+mod any_source;
 #[cfg(test)]
 mod builders;
 mod call_sequence;
@@ -89,6 +91,7 @@ pub fn diagnose(evidence: &HangEvidence) -> Diagnosis {
         messages::unmatched(evidence),
         chain.clone().filter(is_proved),
         messages::dropped(evidence),
+        any_source::not_sent(evidence),
         chain,
         rendezvous,
         chain_ends::lost(evidence),
