@@ -2,6 +2,7 @@
 //! limit for another of them. Linux only, on x86-64 and 64-bit ARM.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use super::thread::{Thread, threads};
 
@@ -96,6 +97,16 @@ pub fn deadlock(pid: u32, is_ignored: &dyn Fn(&Thread) -> bool) -> Option<Deadlo
     Some(Deadlock {
         facts: facts.collect(),
     })
+}
+
+/// Returns how long the wait for events of files (`epoll`) lasts at most that a thread is in; `None` if it is in none, or in one without
+/// a limit. Linux only.
+#[must_use]
+pub fn polls_for(pid: u32, thread: u32) -> Option<Duration> {
+    // It may just run between two waits.
+    const TRIES: usize = 8;
+    let limit = || SystemCall::of(pid, thread)?.limit_of_poll();
+    (0..TRIES).find_map(|_| limit())
 }
 
 impl Wait {
@@ -193,6 +204,27 @@ impl SystemCall {
         None
     }
 
+    /// Returns how long a wait for events of files lasts at most.
+    #[cfg(target_os = "linux")]
+    fn limit_of_poll(&self) -> Option<Duration> {
+        let is_poll = match self.number {
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_epoll_wait => true,
+            libc::SYS_epoll_pwait => true,
+            _ => false,
+        };
+        let [.., limit, _, _] = self.arguments;
+        // What is below zero has no limit.
+        let limit = u64::from(u32::try_from(limit).ok().filter(|limit| *limit < 1 << 31)?);
+        is_poll.then_some(Duration::from_millis(limit))
+    }
+
+    /// Returns how long a wait for events of files lasts at most; elsewhere than on Linux that is not known.
+    #[cfg(not(target_os = "linux"))]
+    fn limit_of_poll(&self) -> Option<Duration> {
+        None
+    }
+
     /// Returns the other processes that can end this wait of a thread of `pid`; `None` if any process may.
     fn wakers(&self, pid: u32, wait: Wait) -> Option<BTreeSet<u32>> {
         let [first, second, ..] = self.arguments;
@@ -287,7 +319,7 @@ fn has_access(pid: u32, descriptor: &str, access: Access) -> bool {
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use std::process::{Child, Command, Stdio};
-    use std::time::{Duration, Instant};
+    use std::time::Instant;
 
     use super::*;
 
@@ -379,6 +411,28 @@ mod tests {
             LONG,
         );
         assert_eq!(found.unwrap().facts.len(), 2);
+    }
+
+    #[test]
+    fn a_poll_with_a_limit_is_told_from_one_without() {
+        let first = |limit: &str| {
+            let program = format!("import select\nwhile True: select.epoll().poll({limit})");
+            let mut child = python(&program);
+            let began = Instant::now();
+            let found = loop {
+                let found = polls_for(child.id(), child.id());
+                let is_waiting = super::super::is_asleep(child.id());
+                if found.is_some() || began.elapsed() > Duration::from_secs(2) && is_waiting {
+                    break found;
+                }
+                std::thread::sleep(Duration::from_millis(20));
+            };
+            child.kill().unwrap();
+            child.wait().unwrap();
+            found
+        };
+        assert_eq!(first("0.5"), Some(Duration::from_millis(500)));
+        assert_eq!(first(""), None);
     }
 
     #[test]

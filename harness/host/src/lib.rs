@@ -20,7 +20,7 @@ mod thread;
 
 pub use charged_time::{ChargedTime, processor_time, time_ready};
 pub use command::run_with_timeout;
-pub use deadlock::{Deadlock, deadlock};
+pub use deadlock::{Deadlock, deadlock, polls_for};
 pub use environment::environment;
 pub use file_lock::{FileLock, file_locks};
 pub use idle_time::idle_time;
