@@ -196,7 +196,7 @@ def entry_of_new_group(trace: CallTrace, module: Any, arguments: Arguments) -> E
 
 
 def entry_of_split(trace: CallTrace, module: Any, arguments: Arguments) -> Entry | None:
-    """Returns the entry of ``split_group``: a call of all ranks of the parent group, whichever groups they will be in."""
+    """Returns the entry of ``split_group``: a call of all ranks of the parent group, whichever part they will be in."""
     key = group_key(trace, module, arguments.get("parent_pg"))
     if key is None:
         return None

@@ -89,8 +89,8 @@ def awaited_threads() -> list[AwaitedThread]:
 def kind_of_place(frame: FrameType | None) -> str:
     """Returns what a thread is in, by the frames of libraries between the program's own line and the innermost frame.
 
-    It is one of ``breakpoint``, ``data loader``, ``backward``, ``torch``, ``device``, ``child process``, ``event loop``,
-    ``unwoken event loop``, ``requests``, ``lock``, ``connection``, or nothing.
+    It is one of ``breakpoint``, ``data loader``, ``backward``, ``device``, ``torch``, ``child process``,
+    ``unwoken event loop``, ``event loop``, ``requests``, ``lock``, ``connection``, or nothing.
     """
     own = own_frame(frame)
     files = files_of(frame)
@@ -130,7 +130,7 @@ _ACCELERATORS = ("cuda", "xpu", "npu", "mlu", "musa", "hpu")
 
 
 def waits_for_device(own: FrameType | None) -> bool:
-    """Returns whether this innermost line of the program has a call that waits for an accelerator, which the process uses."""
+    """Returns whether this line of the program has a call that waits for an accelerator, and the process uses one."""
     torch = sys.modules.get("torch")
     if torch is None or own is None or not any(waits in line_of(own)[0] for waits in _DEVICE_WAITS):
         return False

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 import unittest
+import unittest.mock
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -242,6 +243,20 @@ class CallTraceTest(unittest.TestCase):
         )
         return end.stdout.decode().strip()
 
+    def test_a_wait_for_a_device_is_told_from_one_without_an_accelerator(self):
+        lock = threading.Lock()
+        lock.acquire()
+        self.addCleanup(lock.release)
+        loss = SimpleNamespace(item=lock.acquire)
+        thread = threading.Thread(target=lambda: loss.item(), daemon=True)
+        thread.start()
+        for is_used, kind in ((True, "device"), (False, "")):
+            torch = SimpleNamespace(cuda=SimpleNamespace(is_initialized=lambda is_used=is_used: is_used))
+            with unittest.mock.patch.dict(sys.modules, {"torch": torch}):
+                while files_of(frame := current_frames()[thread.ident])[0][1] != "<lambda>":
+                    time.sleep(0.01)
+                self.assertEqual(kind_of_place(frame), kind)
+
     def test_a_queue_beside_a_thread_that_may_fill_it_is_told_from_one_that_nothing_fills(self):
         waits = "threading.Event().wait()"
         self.assertEqual(self.look_at_wait("items.get()", waits), "lock call")
@@ -457,6 +472,17 @@ print(sorted(set(sys.modules) - before))
         splits = [entry["splits"] for entry in self.read()["entries"]]
         self.assertEqual(splits[0], {"sends": [9, 9], "receives": [3, 15]})
         self.assertEqual(splits[1], {"sends": [18, 3], "receives": [3, 18]})
+
+    def test_a_split_is_a_call_of_all_ranks_of_the_parent_group(self):
+        module = library()
+        module.split_group = lambda parent_pg=None, split_ranks=None: None
+        allranks_patch.patch(self.trace, module)
+        module.barrier()
+        module.split_group(split_ranks=[[0, 1]])
+        module.barrier()
+        entries = self.read()["entries"]
+        named = [(entry["name"], entry["group"], entry["number"]) for entry in entries]
+        self.assertEqual(named, [("barrier", "0.0", 0), ("split_group", "0.0", 1), ("barrier", "0.0", 2)])
 
     def test_the_end_of_the_last_call_is_written(self):
         module = library()
