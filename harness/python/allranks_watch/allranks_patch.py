@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from allranks_trace import Entry
 
+#: The folder of these modules.
+_FOLDER = os.path.dirname(__file__) + os.sep
 #: The module whose functions are wrapped.
 MODULE = "torch.distributed.distributed_c10d"
 #: Those that return a work. Gloo gives a message up when its work is dropped.
@@ -269,23 +271,23 @@ def hide_own_frames() -> None:
 
 
 def without_own_frames(walk: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns a walk through a traceback that leaves out the frames of this file."""
+    """Returns a walk through a traceback that leaves out the frames of these modules."""
 
     def filtered(tb: TracebackType | None) -> Any:
         for found in walk(tb):
-            if found[0].f_code.co_filename != __file__:
+            if not found[0].f_code.co_filename.startswith(_FOLDER):
                 yield found
 
     return filtered
 
 
 def cut_own_frames(tb: TracebackType | None) -> TracebackType | None:
-    """Takes the frames of this file out of a traceback that is about to be printed; returns the first that is left."""
-    while tb is not None and tb.tb_frame.f_code.co_filename == __file__:
+    """Takes the frames of these modules out of a traceback that will be printed; returns the first that is left."""
+    while tb is not None and tb.tb_frame.f_code.co_filename.startswith(_FOLDER):
         tb = tb.tb_next
     step = tb
     while step is not None and step.tb_next is not None:
-        if step.tb_next.tb_frame.f_code.co_filename == __file__:
+        if step.tb_next.tb_frame.f_code.co_filename.startswith(_FOLDER):
             step.tb_next = step.tb_next.tb_next
         else:
             step = step.tb_next

@@ -556,6 +556,31 @@ print(sorted(set(sys.modules) - before))
         store.add("kept", 1)
         self.assertEqual(self.read()["keys_deleted"], ["round/1"])
 
+    def test_the_error_of_a_polled_read_has_no_frame_of_the_trace(self):
+        class Store:
+            def check(self, keys):
+                if self.fails:
+                    raise ConnectionError("reset by peer")
+
+        module = library()
+        module.Store = Store
+        allranks_patch.patch(self.trace, module)
+        store = Store()
+        store.fails = False
+        self.trace.epoch = 1
+        for _ in range(POLLED):
+            store.check(["go"])
+        store.fails = True
+        names = []
+        try:
+            store.check(["go"])
+        except ConnectionError as error:
+            tb = allranks_patch.cut_own_frames(error.__traceback__)
+            while tb is not None:
+                names.append(os.path.basename(tb.tb_frame.f_code.co_filename))
+                tb = tb.tb_next
+        self.assertEqual(names, [os.path.basename(__file__)] * 2)
+
     def test_an_error_that_nobody_looks_at_counts_if_its_task_has_made_calls(self):
         import asyncio
 
