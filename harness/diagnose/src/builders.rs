@@ -29,11 +29,19 @@ pub(crate) fn message(sends: bool, peer: u32, tag: u32) -> EventKind {
 
 /// Builds a rank that has finished all these events but the last, which it is in.
 pub(crate) fn rank(number: u32, events: Vec<EventKind>) -> RankState {
-    let event = |what| TraceEvent {
+    rank_at(number, events.into_iter().map(|what| ("", what)))
+}
+
+/// Builds a rank that has made these calls, each from its line, and is in the last of them.
+pub(crate) fn rank_at<'a>(
+    number: u32,
+    calls: impl IntoIterator<Item = (&'a str, EventKind)>,
+) -> RankState {
+    let event = |(at, what): (&str, EventKind)| TraceEvent {
         what,
-        at: String::new(),
+        at: at.to_owned(),
     };
-    let mut done: Vec<TraceEvent> = events.into_iter().map(event).collect();
+    let mut done: Vec<TraceEvent> = calls.into_iter().map(event).collect();
     let doing = done.pop().map(|last| (last, Duration::from_secs(1)));
     RankState {
         process: Process::Running,

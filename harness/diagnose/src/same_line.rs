@@ -86,10 +86,9 @@ fn calls(state: &RankState) -> Vec<Call<'_>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::builders::{collective, verdict};
-    use crate::{EventKind, Process, TraceEvent};
+    use crate::EventKind;
+    use crate::builders::{collective, rank_at, verdict};
     use allranks_model::diagnosis::{Confidence, HangKind};
-    use std::time::Duration;
 
     fn row(rank: u32) -> EventKind {
         let first = rank / 2 * 2;
@@ -103,18 +102,7 @@ mod tests {
 
     /// Builds a rank of two rows and two columns that has made these calls, and is in the last.
     fn rank(number: u32, calls: &[(&str, EventKind)]) -> RankState {
-        let event = |(at, what): &(&str, EventKind)| TraceEvent {
-            what: what.clone(),
-            at: (*at).to_owned(),
-        };
-        let mut done: Vec<TraceEvent> = calls.iter().map(event).collect();
-        let doing = done.pop().map(|last| (last, Duration::from_secs(9)));
-        RankState {
-            process: Process::Running,
-            done,
-            doing,
-            ..RankState::unknown(Rank(number))
-        }
+        rank_at(number, calls.iter().cloned())
     }
 
     fn gather(what: EventKind) -> EventKind {

@@ -267,27 +267,10 @@ fn is_missed(waiting: &RankState, state: &RankState, own: &Collective) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::builders::{collective, message, verdict};
-    use crate::{Process, diagnose};
-    use std::time::Duration;
+    use crate::builders::{collective, message, rank_at as rank, verdict};
+    use crate::diagnose;
 
     type Call = (&'static str, EventKind);
-
-    /// Builds a rank that has made these calls, and is in the last of them.
-    fn rank(number: u32, calls: Vec<Call>) -> RankState {
-        let event = |(at, what): Call| TraceEvent {
-            what,
-            at: at.to_owned(),
-        };
-        let mut done: Vec<TraceEvent> = calls.into_iter().map(event).collect();
-        let doing = done.pop().map(|last| (last, Duration::from_secs(9)));
-        RankState {
-            process: Process::Running,
-            done,
-            doing,
-            ..RankState::unknown(Rank(number))
-        }
-    }
 
     fn exchange(peer: u32) -> Vec<Call> {
         let at = "halo.py:9";
@@ -415,10 +398,7 @@ mod tests {
             ("pp.py:4", message(sends, 1, 0))
         };
         let feeds = [first, turns, vec![takes(), returns()]].concat();
-        vec![
-            rank(0, feeds.into_iter().map(other).collect()),
-            rank(1, last),
-        ]
+        vec![rank(0, feeds.into_iter().map(other)), rank(1, last)]
     }
 
     #[test]
