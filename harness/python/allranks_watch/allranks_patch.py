@@ -35,8 +35,10 @@ RPC = ("rpc_sync", "shutdown")
 STORE_READS = ("get", "multi_get", "wait", "check")
 STORE_WRITES = ("set", "multi_set", "append", "compare_set", "add")
 STORE_DELETES = ("delete_key",)
+#: Calls that make groups, also from inside other calls.
+GROUP_MAKERS = ("new_group", "split_group")
 #: Calls that make and end groups.
-MANAGEMENT = ("init_process_group", "destroy_process_group", "new_group", "split_group")
+MANAGEMENT = ("init_process_group", "destroy_process_group", *GROUP_MAKERS)
 
 
 def wrap(trace: CallTrace, module: Any, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -50,7 +52,7 @@ def wrap(trace: CallTrace, module: Any, name: str, function: Callable[..., Any])
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         # Calls that a call makes are not the program's. Groups are made inside other calls too, on all ranks.
-        if getattr(local, "depth", 0) and name not in ("new_group", "split_group"):
+        if getattr(local, "depth", 0) and name not in GROUP_MAKERS:
             return function(*args, **kwargs)
         entry = None
         is_followed = False

@@ -6,8 +6,7 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-use super::failure::CALLS;
-use super::logged::nature;
+use super::logged::call_of;
 use super::pattern::pattern;
 use super::phase::{Edge, Mark, Nature};
 
@@ -162,13 +161,9 @@ impl CallStacks {
         } else if let Some(frame) = found(&FRAME) {
             match &frame[1] {
                 "send" | "recv" => thread.message = Some(&frame[1] == "send"),
-                "destroy_process_group" => {
-                    let name = "destroy_process_group".to_owned();
-                    self.enter(thread, (name, Nature::Destroy));
-                }
-                name => {
-                    if let Some(call) = CALLS.iter().find(|call| **call == name) {
-                        self.enter(thread, (name.to_owned(), nature(call)));
+                function => {
+                    if let Some(call) = call_of(function) {
+                        self.enter(thread, call);
                     }
                 }
             }

@@ -1,18 +1,17 @@
 //! Reads what an engine says of a worker that has died: vLLM's executor, by the worker's rank; Ray and the kernel, by the
 //! process id; handlers of signals and faults of devices, by the rank that writes; `mpirun` and Hydra, by the rank that they name.
 
-use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use regex::Regex;
 
-/// Workers that an engine or the kernel says have died, each with the line.
+use super::process_lines::ProcessLines;
+
+/// Workers that an engine or the kernel says have died.
 #[derive(Clone, Debug, Default)]
 pub(super) struct DeadWorkers {
-    /// The line that says that a worker has died, by the rank of the worker.
-    pub(super) ranks: BTreeMap<u32, String>,
-    /// By process id, as long as its rank is not known.
-    processes: BTreeMap<String, String>,
+    /// The line that says of a worker that it has died.
+    pub(super) lines: ProcessLines,
     /// The line of Ray that says that an actor has died, and after which its process id follows.
     actor: Option<String>,
     /// The first rank in Hydra's table; nothing more is read of the table if there is none in it.
@@ -66,7 +65,10 @@ impl DeadWorkers {
         if text.contains("noticed that process rank ")
             && let Some(rank) = number(&NOTICED)
         {
-            self.ranks.entry(rank).or_insert_with(|| text.to_owned());
+            self.lines
+                .ranks
+                .entry(rank)
+                .or_insert_with(|| text.to_owned());
         } else if text.starts_with("= ") {
             let is_end = text.contains("KILLED BY SIGNAL: ") || text.contains("EXIT CODE: ");
             let is_signal = || ROW_SIGNAL.as_ref().is_some_and(|row| row.is_match(text));
@@ -76,7 +78,10 @@ impl DeadWorkers {
                 && let Some(rank) = self.row.replace(None).flatten()
                 && is_signal()
             {
-                self.ranks.entry(rank).or_insert_with(|| text.to_owned());
+                self.lines
+                    .ranks
+                    .entry(rank)
+                    .or_insert_with(|| text.to_owned());
             }
         }
     }
@@ -89,14 +94,20 @@ impl DeadWorkers {
             && may_be_fault()
             && FAULT.as_ref().is_some_and(|line| line.is_match(text))
         {
-            self.ranks.entry(rank).or_insert_with(|| text.to_owned());
+            self.lines
+                .ranks
+                .entry(rank)
+                .or_insert_with(|| text.to_owned());
             return;
         }
         if let Some(rank) = rank
             && text.contains("] Signal: ")
             && SIGNAL.as_ref().is_some_and(|line| line.is_match(text))
         {
-            self.ranks.entry(rank).or_insert_with(|| text.to_owned());
+            self.lines
+                .ranks
+                .entry(rank)
+                .or_insert_with(|| text.to_owned());
             return;
         }
         let number = |pattern: &LazyLock<Option<Regex>>| {
@@ -106,36 +117,20 @@ impl DeadWorkers {
         let line = || text.trim().to_owned();
         if text.contains(" died unexpectedly, shutting down") {
             if let Some(rank) = number(&WORKER).and_then(|rank| rank.parse().ok()) {
-                self.ranks.entry(rank).or_insert_with(line);
+                self.lines.ranks.entry(rank).or_insert_with(line);
             }
         } else if text.contains("actor died unexpectedly") {
             self.actor = Some(line());
         } else if let Some(actor) = &self.actor
             && let Some(pid) = number(&PID)
         {
-            self.processes.entry(pid).or_insert(actor.clone());
+            self.lines.processes.entry(pid).or_insert(actor.clone());
             self.actor = None;
         } else if text.contains("ut of memory: Kill")
             && let Some(pid) = number(&KILLED)
         {
-            self.processes.entry(pid).or_insert_with(line);
+            self.lines.processes.entry(pid).or_insert_with(line);
         }
-    }
-
-    /// Finds the ranks of the processes.
-    pub(super) fn name(&mut self, rank_of: impl Fn(&str) -> Option<u32>) {
-        for (pid, line) in std::mem::take(&mut self.processes) {
-            match rank_of(&pid) {
-                Some(rank) => drop(self.ranks.entry(rank).or_insert(line)),
-                None => drop(self.processes.insert(pid, line)),
-            }
-        }
-    }
-
-    /// Adds what another file says.
-    pub(super) fn merge(&mut self, other: Self) {
-        self.ranks.extend(other.ranks);
-        self.processes.extend(other.processes);
     }
 }
 
@@ -148,8 +143,8 @@ mod tests {
         let read = |text: &str| {
             let mut dead = DeadWorkers::default();
             text.lines().for_each(|line| dead.read(line, Some(7)));
-            dead.name(|pid| (pid == "90").then_some(5));
-            dead.ranks.into_keys().collect::<Vec<_>>()
+            dead.lines.name(|pid| (pid == "90").then_some(5));
+            dead.lines.ranks.into_keys().collect::<Vec<_>>()
         };
         assert_eq!(
             read("Worker proc VllmWorker-2 died unexpectedly, shutting down executor."),
@@ -171,7 +166,7 @@ mod tests {
         let read = |text: &str| {
             let mut dead = DeadWorkers::default();
             text.lines().for_each(|line| dead.read(line, Some(7)));
-            dead.ranks.into_keys().collect::<Vec<_>>()
+            dead.lines.ranks.into_keys().collect::<Vec<_>>()
         };
         for fault in [
             "Memory access fault by GPU node-5 (Agent handle: 0x56) on address 0x7e. Reason: Unknown.",

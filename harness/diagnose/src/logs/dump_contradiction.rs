@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::recorder_dump::{Dump, RecordedCall, RecordedGroup};
+use crate::evidence::verb;
 use allranks_model::diagnosis::HangKind;
 use allranks_model::diagnosis::rank_set::named;
 use allranks_model::names::Rank;
@@ -121,7 +122,7 @@ fn late(
     let culprits: Vec<Rank> = late.iter().map(|(rank, _)| Rank(**rank)).collect();
     let call = rest.iter().find_map(|(_, group)| group.calls.get(&number));
     let call = call.map_or_else(|| "a collective".to_owned(), RecordedCall::signature);
-    let has = if culprits.len() == 1 { "has" } else { "have" };
+    let has = verb(&culprits, "has", "have");
     let facts = late.iter().map(|(rank, group)| {
         format!(
             "flight recorder of rank {rank}: the last that it has issued is number {}",
@@ -159,7 +160,7 @@ fn stuck(title: &str, seen: &DumpsOfGroup<'_>) -> Option<Contradiction> {
     let (culprits, victims) = (ranks(&inside), ranks(&others));
     let call = inside.first()?.1.calls.get(&number);
     let call = call.map_or_else(|| "a collective".to_owned(), RecordedCall::signature);
-    let has = if culprits.len() == 1 { "has" } else { "have" };
+    let has = verb(&culprits, "has", "have");
     Some(Contradiction {
         kind: HangKind::StuckInCall,
         summary: format!(

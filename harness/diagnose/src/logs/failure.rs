@@ -7,6 +7,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 use super::pattern::pattern;
+
 /// The most bytes that are kept of an error.
 const KEPT: usize = 600;
 

@@ -6,8 +6,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 use super::call_stacks::works_on_host;
-use super::failure::CALLS;
-use super::logged::nature;
+use super::logged::call_of;
 use super::pattern::pattern;
 use super::phase::{Edge, Mark, Nature};
 
@@ -85,15 +84,8 @@ impl Frame {
         if self.file.ends_with("threading.py") && function == "_shutdown" {
             return Some((self.title(), Nature::Destroy));
         }
-        if !self.file.ends_with("distributed_c10d.py") {
-            return None;
-        }
-        let name = function.to_owned();
-        if function == "destroy_process_group" {
-            return Some((name, Nature::Destroy));
-        }
-        let call = CALLS.iter().find(|call| **call == function)?;
-        Some((name, nature(call)))
+        let is_call = self.file.ends_with("distributed_c10d.py");
+        is_call.then(|| call_of(function)).flatten()
     }
 
     fn is_on_host(&self) -> bool {

@@ -7,7 +7,6 @@ use std::time::Duration;
 use regex::Regex;
 
 use super::arrival::Counts;
-use super::dead_workers::DeadWorkers;
 use super::failure::Accusations;
 use super::launcher::{Launcher, ending, is_killed_by_signal};
 use super::logged::{Logged, Step, logged};
@@ -15,11 +14,12 @@ use super::moment::Moment;
 use super::node_failures::NodeFailures;
 use super::owner;
 use super::phase::Nature;
-use super::process_table::ProcessTable;
+use super::process_lines::ProcessLines;
 use super::rank_log::RankLog;
 use super::recorder_dump::Dump;
 use super::source::{LogError, Source};
 use super::source_logs::split_sources;
+use crate::evidence::verb;
 use crate::{
     Collective, EventKind, HangEvidence, Message, Process, RankState, Remaining, Rendezvous,
     TraceEvent,
@@ -41,9 +41,11 @@ pub(super) struct Job {
     pub(super) launcher: Launcher,
     pub(super) accusations: Accusations,
     pub(super) counts: Counts,
-    pub(super) dead_workers: DeadWorkers,
+    /// The workers that an engine or the kernel says have died.
+    pub(super) dead_workers: ProcessLines,
     pub(super) node_failures: NodeFailures,
-    pub(super) process_table: ProcessTable,
+    /// The processes that a table of `ps` shows to be stopped.
+    pub(super) process_table: ProcessLines,
     /// What flight recorders held, by rank.
     pub(super) dumps: BTreeMap<u32, Dump>,
     /// Lines that belong to no rank, as far as anything says.
@@ -63,9 +65,9 @@ impl Job {
         let mut rank_logs: BTreeMap<u32, RankLog> = BTreeMap::new();
         let (mut launcher, mut accusations) = (Launcher::default(), Accusations::default());
         let (mut counts, mut stray) = (Counts::default(), RankLog::default());
-        let mut dead_workers = DeadWorkers::default();
+        let mut dead_workers = ProcessLines::default();
         let mut node_failures = NodeFailures::default();
-        let mut process_table = ProcessTable::default();
+        let mut process_table = ProcessLines::default();
         let is_named =
             !dumps.is_empty() || sources_logs.iter().any(|one| !one.rank_logs.is_empty());
         let has_numbers = sources.iter().any(|source| owner::has_number(&source.path));
@@ -74,9 +76,9 @@ impl Job {
             launcher.merge(source_logs.launcher);
             accusations.merge(source_logs.accusations);
             counts.merge(source_logs.counts);
-            dead_workers.merge(source_logs.dead_workers);
+            dead_workers.merge(source_logs.dead_workers.lines);
             node_failures.merge(source_logs.node_failures);
-            process_table.merge(source_logs.process_table);
+            process_table.merge(source_logs.process_table.lines);
             let own = match by_order {
                 true => Some((number, source_logs.stray)),
                 false => {
@@ -399,7 +401,7 @@ impl Job {
             !logged.begun.is_empty() && common.iter().any(|key| !begun.contains(*key))
         });
         if !without.is_empty() {
-            let have = if without.len() == 1 { "has" } else { "have" };
+            let have = verb(&without, "has", "have");
             open.push(format!(
                 "{} {have} not said a phase that most others have passed",
                 named(&without)
@@ -423,7 +425,7 @@ impl Job {
         if let Some(first) = caught.first()
             && let Some(error) = self.ranks[&first.0].log.cause()
         {
-            let have = if caught.len() == 1 { "has" } else { "have" };
+            let have = verb(&caught, "has", "have");
             open.push(format!(
                 "{} {have} raised an error and gone on, and none says that it has finished: {}",
                 named(&caught),

@@ -79,8 +79,8 @@ impl Launcher {
         self.tasks.push(end);
     }
 
-    /// Ends the reading. Tasks that srun says were killed, or failed, after another one had ended for that, and so did they if they
-    /// are half of all or more. A fault is a task's own at any time.
+    /// Decides which of srun's tasks ended by themselves: no more lines come. Those that were killed, or failed, after another one did so
+    /// because of that, and so did those that are half of all or more. A fault is a task's own at any time.
     pub(super) fn close(&mut self) {
         let all: usize = self.tasks.iter().map(|end| end.tasks.len()).sum();
         let mut has_failed = false;

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use rayon::prelude::*;
 use regex::Regex;
 
-use super::failure::TracebackEnd;
+use super::failure::{CALLS, TracebackEnd};
 use super::moment::Moment;
 use super::peer::peer;
 use super::phase::{Edge, Mark, Nature};
@@ -146,6 +146,16 @@ impl Logged {
             moment,
         });
     }
+}
+
+/// Returns the call of `torch.distributed` that a frame in this function of `distributed_c10d.py` shows: its name, and how it concerns
+/// other ranks; `None` if the function is no such call.
+pub(super) fn call_of(function: &str) -> Option<(String, Nature)> {
+    let nature = match function {
+        "destroy_process_group" => Nature::Destroy,
+        _ => nature(CALLS.iter().find(|call| **call == function)?),
+    };
+    Some((function.to_owned(), nature))
 }
 
 /// Returns how a call of `torch.distributed` concerns other ranks.

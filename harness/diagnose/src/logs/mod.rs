@@ -17,6 +17,7 @@
 //! | `launcher` | torchrun's table of failures |
 //! | `srun` | how srun says that its tasks ended |
 //! | `node_failures` | nodes that a scheduler says have failed |
+//! | `process_lines` | lines about processes, by rank once that is known |
 //! | `process_table` | stopped processes that `ps` shows |
 //! | `restart` | whether a launcher has started the job again |
 //! | `dead_workers` | workers that an engine says have died |
@@ -59,6 +60,7 @@ mod pattern;
 mod peer;
 mod phase;
 mod pickle;
+mod process_lines;
 mod process_table;
 mod rank_log;
 mod recorder_dump;

@@ -1,14 +1,12 @@
 //! Reads the states of processes that `ps` has printed beside the logs of a job.
 
-use std::collections::BTreeMap;
+use super::process_lines::ProcessLines;
 
 /// The processes that are stopped, and not only asleep.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ProcessTable {
-    /// The line of each stopped process, by the rank of the process.
-    pub(super) ranks: BTreeMap<u32, String>,
-    /// By process id, as long as its rank is not known.
-    processes: BTreeMap<String, String>,
+    /// The line of each stopped process.
+    pub(super) lines: ProcessLines,
     /// The columns of the id and of the state in the table that the lines are of; `None` if they are of none.
     columns: Option<(usize, usize)>,
 }
@@ -35,27 +33,11 @@ impl ProcessTable {
                 // A debugger stops a process for a moment only, and `ps` shows that as t.
                 if state.starts_with('T') {
                     let line = words.join(" ");
-                    self.processes.insert((*id).to_owned(), line);
+                    self.lines.processes.insert((*id).to_owned(), line);
                 }
             }
             _ => self.columns = None,
         }
-    }
-
-    /// Finds the ranks of the processes.
-    pub(super) fn name(&mut self, rank_of: impl Fn(&str) -> Option<u32>) {
-        for (pid, line) in std::mem::take(&mut self.processes) {
-            match rank_of(&pid) {
-                Some(rank) => drop(self.ranks.entry(rank).or_insert(line)),
-                None => drop(self.processes.insert(pid, line)),
-            }
-        }
-    }
-
-    /// Adds what another file says.
-    pub(super) fn merge(&mut self, other: Self) {
-        self.ranks.extend(other.ranks);
-        self.processes.extend(other.processes);
     }
 }
 
@@ -68,7 +50,7 @@ mod tests {
         let text = "$ ps -o pid,ppid,stat,wchan:20,args\n  PID  PPID STAT WCHAN COMMAND\n 90 1 Ssl futex_do_wait python\n 91 1 Tsl do_signal_stop python\n 93 1 tsl ptrace_stop python\nstep 3\n92 1 T x\n";
         let mut table = ProcessTable::default();
         text.lines().for_each(|line| table.read(line));
-        table.name(|pid| pid.parse().ok());
-        assert_eq!(table.ranks.keys().collect::<Vec<_>>(), [&91]);
+        table.lines.name(|pid| pid.parse().ok());
+        assert_eq!(table.lines.ranks.keys().collect::<Vec<_>>(), [&91]);
     }
 }

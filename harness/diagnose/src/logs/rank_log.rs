@@ -201,7 +201,7 @@ impl RankLog {
         }
     }
 
-    /// Ends the reading.
+    /// Notes where the last stack shows the rank to be: no more lines of it come.
     pub(super) fn close(&mut self) {
         if let Some(mark) = self.faulthandler.mark() {
             self.show(mark);

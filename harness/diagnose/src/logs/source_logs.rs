@@ -20,6 +20,7 @@ use super::line::{LogLine, RANKS, may_name_a_rank, parts};
 use super::node_failures::NodeFailures;
 use super::owner;
 use super::phase::Mark;
+use super::process_lines::ProcessLines;
 use super::process_table::ProcessTable;
 use super::rank_log::RankLog;
 use super::recorder_dump::{self, Dump};
@@ -44,7 +45,7 @@ pub(super) struct SourceLogs {
     locals: Vec<(u32, Mark)>,
     restart: Restart,
     /// The workers that had died before a launcher said that a start of the job has failed.
-    earlier_dead: DeadWorkers,
+    earlier_dead: ProcessLines,
 }
 
 /// What a source shows of its ranks at a first reading.
@@ -331,9 +332,12 @@ impl SourceLogs {
         }
         let earlier = std::mem::take(&mut source_logs.earlier_dead);
         if !source_logs.restart.is_one() {
-            source_logs.dead_workers.merge(earlier);
+            source_logs.dead_workers.lines.merge(earlier);
         }
-        source_logs.dead_workers.name(|pid| survey.rank_of(pid));
+        source_logs
+            .dead_workers
+            .lines
+            .name(|pid| survey.rank_of(pid));
         Ok(source_logs)
     }
 
@@ -343,7 +347,7 @@ impl SourceLogs {
         if self.restart.read(text) {
             self.rank_logs.values_mut().for_each(RankLog::end_attempt);
             let dead = std::mem::take(&mut self.dead_workers);
-            self.earlier_dead.merge(dead);
+            self.earlier_dead.merge(dead.lines);
         }
         self.accusations.read(text);
         self.counts.read(text);
@@ -452,8 +456,8 @@ pub(super) fn split_sources(
         ranks.next().filter(|_| ranks.next().is_none())
     };
     for one in &mut source_logs {
-        one.dead_workers.name(rank_of);
-        one.process_table.name(rank_of);
+        one.dead_workers.lines.name(rank_of);
+        one.process_table.lines.name(rank_of);
     }
     show_locals(&mut source_logs);
     Ok((source_logs, dumps))
@@ -548,6 +552,7 @@ mod tests {
             let all = split(&[("job.log", job), ("dmesg.txt", killed)]);
             all[1]
                 .dead_workers
+                .lines
                 .ranks
                 .keys()
                 .copied()
@@ -652,9 +657,18 @@ mod tests {
             "{of_two}ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task.\n\tpid: 8\n"
         );
         let dead_workers = source_logs("job.log", &dead).dead_workers;
-        assert_eq!(dead_workers.ranks.keys().copied().collect::<Vec<_>>(), [0]);
+        assert_eq!(
+            dead_workers.lines.ranks.keys().copied().collect::<Vec<_>>(),
+            [0]
+        );
         let engine = "(EngineCore_DP1 pid=7) Worker proc VllmWorker-0 died unexpectedly, shutting down executor.";
-        assert!(source_logs("job.log", engine).dead_workers.ranks.is_empty());
+        assert!(
+            source_logs("job.log", engine)
+                .dead_workers
+                .lines
+                .ranks
+                .is_empty()
+        );
         // Two communicators of two ranks each: neither is the world's.
         let pairs = format!(
             "{of_two}{}{}(W pid=7) Before x",
