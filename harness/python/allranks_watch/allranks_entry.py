@@ -8,7 +8,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from allranks_trace import CallTrace, Entry
+    from allranks_place import Entry
+    from allranks_trace import CallTrace
 
 #: Collectives: the parameter whose tensor has the same dtype on every member, whether it has the same size too, and the
 #: parameter that names the root.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from types import ModuleType, TracebackType
     from typing import Any
 
-    from allranks_trace import Entry
+    from allranks_place import Entry
 
 #: The folder of these modules.
 _FOLDER = os.path.dirname(__file__) + os.sep

@@ -14,8 +14,10 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import Any
 
-    from allranks_trace import Inside
-
+    #: A call as the trace has it: an object of JSON.
+    Entry = dict[str, Any]
+    #: A call that a thread is in, and since when, in seconds since 1970.
+    Inside = tuple[Entry, float]
     #: The text of a line of the program, its file and line number, and what it is in there (see `kind_of_place`).
     Line = tuple[str, str, str] | None
     #: The name of a thread, the text of the line that it is at, and its file and line number.

@@ -9,9 +9,8 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
-
-    from allranks_trace import CallTrace
 
 
 class Recorder:
@@ -29,8 +28,15 @@ class Recorder:
     PAUSE = 50
     LONGEST = 2.0
 
-    def __init__(self) -> None:
-        """Starts without a function: torch may not be there yet."""
+    def __init__(self, path: Callable[[], str], add_group: Callable[[str, bool, list[int]], None]) -> None:
+        """Starts without a function: torch may not be there yet.
+
+        Args:
+            path: returns the path of the call trace's file, beside which the record is written.
+            add_group: has the trace know a group: its name, whether it is the world, its members.
+        """
+        self.path = path
+        self.add_group = add_group
         #: The functions that give a record as JSON, by name, of those recorders that have one.
         self.functions: dict[str, Any] = {}
         #: The counts as they are, since when they are, and those of the record that was written last.
@@ -88,7 +94,7 @@ class Recorder:
             entries += [entry for entry in other.get("entries", []) if entry["process_group"][0] not in known]
         return json.dumps(whole)
 
-    def look(self, trace: CallTrace) -> str | None:
+    def look(self) -> str | None:
         """Looks at the counts; writes the record when they have not changed for a while. Returns what has changed."""
         try:
             functions = self.find()
@@ -99,12 +105,12 @@ class Recorder:
             if status != self.status:
                 self.status, self.since = status, now
             elif status != self.dumped and now - self.since >= self.STILL and now >= self.not_before:
-                self.dump(trace)
+                self.dump()
             return f"{self.status} {self.dumped}"
         except Exception:
             return None
 
-    def dump(self, trace: CallTrace) -> None:
+    def dump(self) -> None:
         """Writes the whole record."""
         functions = self.known()
         if not functions:
@@ -113,18 +119,18 @@ class Recorder:
             before = time.monotonic()
             status = json.dumps(self.counts(functions), sort_keys=True)
             text = self.record(functions)
-            path = f"{trace.path()}.recorder"
+            path = f"{self.path()}.recorder"
             with open(f"{path}.new", "w", encoding="utf-8") as file:
                 file.write(text)
             os.replace(f"{path}.new", path)
             self.status = self.dumped = status
-            self.name_groups(trace)
+            self.name_groups()
             after = time.monotonic()
             self.not_before = after + min(self.PAUSE * (after - before), self.LONGEST)
         except Exception:
             pass
 
-    def name_groups(self, trace: CallTrace) -> None:
+    def name_groups(self) -> None:
         """Has the trace know the members of every group of this process."""
         c10d = sys.modules.get("torch.distributed.distributed_c10d")
         if c10d is None:
@@ -133,7 +139,7 @@ class Recorder:
         for group, name in list(world.pg_names.items()):
             self.groups.add(name)
             members = sorted(world.pg_group_ranks[group])
-            trace.add_group(f"{trace.epoch}.{name}", "world" if group is world.default_pg else "", members)
+            self.add_group(name, group is world.default_pg, members)
 
     def head(self) -> dict[str, Any] | None:
         """Returns what the trace's file says of the record: the counts now, and those of the record that is written."""

@@ -24,12 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
-    from allranks_place import AwaitedThread, Line
-
-    #: A call as the file has it: an object of JSON.
-    Entry = dict[str, Any]
-    #: An entry that a thread is in, and since when, in seconds since 1970.
-    Inside = tuple[Entry, float]
+    from allranks_place import AwaitedThread, Entry, Inside, Line
 
 #: Version of the file.
 FORMAT = 1
@@ -173,7 +168,7 @@ class CallTrace:
         #: The file of the last entries, and where the next one goes.
         self.last: LastEntries | None = None
         #: Torch's record of what backends really issue.
-        self.recorder = Recorder()
+        self.recorder = Recorder(self.path, self.add_process_group)
         #: Id of a work object -> the entry of the call that returned it, oldest first.
         self.works: collections.OrderedDict[int, Entry] = collections.OrderedDict()
         #: Id of the entry of a message that did not block -> its work, until that is waited for or dropped.
@@ -340,6 +335,10 @@ class CallTrace:
         with self.lock:
             self.groups.setdefault(key, (name, members))
 
+    def add_process_group(self, name: str, is_world: bool, members: list[int]) -> None:
+        """Keeps a process group by the name that torch has given it."""
+        self.add_group(f"{self.epoch}.{name}", "world" if is_world else "", members)
+
     def keep_work(self, work: object, entry: Entry) -> None:
         """Remembers which call returned a work."""
         with self.lock:
@@ -403,7 +402,7 @@ class CallTrace:
                     continue
                 line, awaited = current_line(), awaited_threads()
                 self.note_lost_tasks()
-                recorded = self.recorder.look(self)
+                recorded = self.recorder.look()
                 now_done = (self.moves - self.retries, self.recorder.status)
                 is_moving, done = now_done != done, now_done
                 calls = (self.moves, self.polled(), self.key_calls)
@@ -495,7 +494,7 @@ class CallTrace:
         with self.file_lock:
             self.ended = True
             if self.thread is not None and os.path.isdir(self.folder):
-                self.recorder.dump(self)
+                self.recorder.dump()
                 self.write(self.path(), None)
 
 
