@@ -37,6 +37,15 @@ impl PreparedCheck {
         }
     }
 
+    /// Returns the number of elements that [`Self::verify`] checks on each rank.
+    #[must_use]
+    pub fn checked(&self) -> Vec<u64> {
+        match self {
+            Self::Op(prepared) => prepared.checked(),
+            Self::Stack(prepared) => prepared.checked(),
+        }
+    }
+
     /// Compares what every rank holds after a call of an op that raised with what it was sent. A layer above c10d makes tensors of
     /// its own, and of these nothing is said.
     #[must_use]

@@ -10,16 +10,18 @@ use crate::suite::Suite;
 use allranks_model::names::RequirementId;
 use allranks_model::outcome::{Outcome, Verdict};
 use allranks_model::record::{CheckRecord, REFUSED};
+use allranks_runner::run;
 use allranks_suite::expectation::{Entry, Point};
 use allranks_suite::plan::CheckKind;
 
 /// The observation of a check that was run again because it had failed.
 const BEFORE: &str = "before";
 
-/// Reviews one record. `is_own` tells whether an expectation is one of the suite's.
+/// Reviews one record of a run with this seed. `is_own` tells whether an expectation is one of the suite's.
 pub fn review(
     record: &CheckRecord,
     planned: &Planned<'_>,
+    seed: u64,
     suite: &Suite,
     is_own: &dyn Fn(&Entry) -> bool,
     rejections: &mut Rejections,
@@ -33,7 +35,7 @@ pub fn review(
         let text = format!("{id} had failed, and was run again until it passed");
         rejections.add(Reason::RunRetried, text);
     }
-    if let Some(why) = implausible(record, planned) {
+    if let Some(why) = implausible(record, planned, seed) {
         rejections.add(Reason::ImplausiblePass, format!("{id}: {why}"));
     }
     let point = Point::of(planned.scenario, &record.column.torch, planned.check);
@@ -151,29 +153,37 @@ fn differing_field(record: &CheckRecord, planned: &Planned<'_>) -> Option<&'stat
 }
 
 /// Returns why a pass is none that a run records; `None` if it can be one. A pass says how many elements were compared on every
-/// rank, and nothing of what is wrong.
-fn implausible(record: &CheckRecord, planned: &Planned<'_>) -> Option<String> {
+/// rank, and nothing of what is wrong. For an op or a layer above c10d it compared every element that the oracle expects.
+fn implausible(record: &CheckRecord, planned: &Planned<'_>, seed: u64) -> Option<String> {
     if record.outcome != Outcome::Pass {
         return None;
     }
     if record.class.is_some() || record.difference.is_some() {
         return Some("a pass with a class or a wrong element".to_owned());
     }
-    let size = planned.scenario.world_size.0 as usize;
-    let is_op = planned
+    let size = planned.scenario.world_size;
+    let op = planned
         .check
-        .is_some_and(|check| matches!(check.kind, CheckKind::Op(_) | CheckKind::Stack(_)));
-    if is_op && record.duration_us == 0 {
+        .filter(|check| matches!(check.kind, CheckKind::Op(_) | CheckKind::Stack(_)));
+    if op.is_some() && record.duration_us == 0 {
         return Some("a pass that took no time".to_owned());
     }
-    if record.checked.len() != size {
-        let ranks = record.checked.len();
+    let ranks = record.checked.len();
+    if ranks != size.count() {
         return Some(format!("a pass of {size} ranks that compared on {ranks}"));
     }
-    let lacks = |count: &u64| *count == 0;
-    let is_empty = match is_op {
-        true => record.checked.iter().any(lacks),
-        false => record.checked.iter().all(lacks),
-    };
-    is_empty.then(|| "a pass that compared nothing".to_owned())
+    let total: u64 = record
+        .checked
+        .iter()
+        .fold(0, |total, count| total.saturating_add(*count));
+    if total == 0 {
+        return Some("a pass that compared nothing".to_owned());
+    }
+    let expected = run::prepare(op?, size, seed).ok()?.checked();
+    (record.checked != expected).then(|| {
+        let expected: u64 = expected.iter().sum();
+        format!(
+            "a pass that compared {total} elements, not the {expected} of the plan on all ranks"
+        )
+    })
 }

@@ -306,6 +306,7 @@ impl Run {
         rejections: &mut Rejections,
     ) {
         let name = &self.name;
+        let seed = self.results.run.seed;
         let mut planned = plan.checks();
         let mut seen = BTreeSet::new();
         for record in &self.results.checks {
@@ -317,7 +318,9 @@ impl Run {
                 continue;
             }
             match planned.remove(&record.id) {
-                Some(point) => record_review::review(record, &point, suite, is_own, rejections),
+                Some(point) => {
+                    record_review::review(record, &point, seed, suite, is_own, rejections);
+                }
                 None => {
                     let text = format!("{name}: {} is not in the plan of the claim", record.id);
                     rejections.add(Reason::UnplannedCheck, text);

@@ -64,7 +64,9 @@ impl StackPrepared {
         }))
     }
 
-    pub(super) fn checked(&self) -> Vec<u64> {
+    /// Returns the number of elements that [`Self::verify`] checks on each rank.
+    #[must_use]
+    pub fn checked(&self) -> Vec<u64> {
         let of_rank = |tensors: &Vec<Placed>| {
             let lengths = tensors.iter().map(|placed| placed.entry.len() as u64);
             lengths.sum()

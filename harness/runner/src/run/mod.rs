@@ -27,7 +27,7 @@ mod world;
 
 pub use program::{command_lines, program_of_rank};
 pub use rank_environment::distinctive_environment;
-pub use steps::{StepsError, steps, steps_of};
+pub use steps::{StepsError, prepare, steps, steps_of};
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;

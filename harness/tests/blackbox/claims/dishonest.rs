@@ -695,6 +695,9 @@ fn outcomes() -> Vec<Forgery> {
         forgery("a_pass_of_no_elements", &["implausible-pass"], |package| {
             package.change_check(is_sum, |check| check["checked"] = json!([0]));
         }),
+        forgery("a_pass_of_one_element", &["implausible-pass"], |package| {
+            package.change_check(is_sum, |check| check["checked"] = json!([1]));
+        }),
         forgery(
             "a_pass_without_every_rank",
             &["implausible-pass"],
