@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::reason::{Reason, Rejections};
 use super::replan::Replan;
-use super::run_review::Run;
+use super::run::Run;
 use crate::suite::Suite;
 use allranks_model::names::CheckId;
 use allranks_model::outcome::Verdict;

@@ -23,6 +23,7 @@ mod product;
 mod reason;
 mod record_review;
 mod replan;
+mod run;
 mod run_review;
 mod scenario_review;
 mod signature;

@@ -7,97 +7,28 @@ use super::product::{Claim, Product};
 use super::reason::{Reason, Rejections};
 use super::record_review;
 use super::replan::Replan;
+use super::run::Run;
 use super::scenario_review;
 use crate::conclusion::{Exit, end_record};
 use crate::suite::{self, Suite};
 use allranks_model::evidence::Evidence;
 use allranks_model::names::RequirementId;
-use allranks_model::record::{Origin, STOPPED, SuiteIdentity};
-use allranks_report::{Results, jsonl};
 use allranks_runner::world::python_files;
 use allranks_suite::expectation::Entry;
 
-/// A run as it was read.
-#[derive(Debug)]
-pub struct Run {
-    /// Its name in messages: `run 1`.
-    pub name: String,
-    /// The records of the run.
-    pub results: Results,
-    /// What it was made from.
-    pub origin: Box<Origin>,
-    /// Which suite and driver that was.
-    pub identity: SuiteIdentity,
-}
-
 impl Run {
-    /// Reads a run of a package and reviews what it says of itself. `None` if it cannot be reviewed further, which has been
-    /// added.
-    pub fn read(
+    /// Reviews what a run, whose number in the package this is, says of itself.
+    pub fn check_statements(
+        &self,
         folder: &Path,
         number: usize,
         product: &Product,
         rejections: &mut Rejections,
-    ) -> Option<Self> {
-        let name = format!("run {number}");
-        let results = match jsonl::read(&folder.join(format!("runs/{number}"))) {
-            Ok(results) => results,
-            Err(error) => {
-                rejections.add(Reason::RunUnreadable, format!("{name}: {error}"));
-                return None;
-            }
-        };
-        let is_stopped = results
-            .end
-            .as_ref()
-            .is_none_or(|end| end.issues.iter().any(|issue| issue == STOPPED));
-        if is_stopped {
-            rejections.add(
-                Reason::RunCutOff,
-                format!("{name} was cut off before its end"),
-            );
-            return None;
-        }
-        if let Some(remark) = results.remarks.first() {
-            rejections.add(Reason::RunUnreadable, format!("{name}: {remark}"));
-            return None;
-        }
-        let origin = results.run.origin.clone();
-        let identity = origin.as_ref().and_then(|origin| origin.identity.clone());
-        let (Some(origin), Some(identity)) = (origin, identity) else {
-            let text = format!(
-                "{name} was not made by `allranks run` of this version: it does not say from what"
-            );
-            rejections.add(Reason::RunDerived, text);
-            return None;
-        };
-        let run = Self {
-            name,
-            results,
-            origin,
-            identity,
-        };
-        run.check_suite(rejections);
-        run.check_claim(&product.claim, rejections);
-        run.check_totals(rejections);
-        run.check_environment(&folder.join(format!("runs/{number}")), product, rejections);
-        Some(run)
-    }
-
-    /// Returns the driver that is not a program of a case.
-    pub fn driver(&self) -> &str {
-        let columns = self.results.checks.iter().map(|check| &check.column);
-        let mut drivers = columns.map(|column| column.driver.as_str());
-        drivers
-            .find(|driver| *driver != "program")
-            .unwrap_or("program")
-    }
-
-    /// Returns the versions of torch in the records of a driver that is not a program: programs may bring their own.
-    pub fn torch(&self) -> BTreeSet<&str> {
-        let columns = self.results.checks.iter().map(|check| &check.column);
-        let own = columns.filter(|column| column.driver != "program");
-        own.map(|column| column.torch.as_str()).collect()
+    ) {
+        self.check_suite(rejections);
+        self.check_claim(&product.claim, rejections);
+        self.check_totals(rejections);
+        self.check_environment(&folder.join(format!("runs/{number}")), product, rejections);
     }
 
     fn check_suite(&self, rejections: &mut Rejections) {
@@ -287,13 +218,6 @@ impl Run {
             let text = format!("{}: the sentence of {id} is not the suite's", self.name);
             rejections.add(Reason::EditedRecord, text);
         }
-    }
-
-    /// Returns when the run began and when it ended, in milliseconds since the Unix epoch.
-    pub fn period_ms(&self) -> (u64, u64) {
-        let began = self.results.run.started.saturating_mul(1000);
-        let took = self.results.end.as_ref().map_or(0, |end| end.duration_ms);
-        (began, began.saturating_add(took))
     }
 
     /// Reviews every record against the plan.

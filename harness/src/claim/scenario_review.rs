@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::reason::{Reason, Rejections};
 use super::replan::Replan;
-use super::run_review::Run;
+use super::run::Run;
 use allranks_model::names::ScenarioId;
 use allranks_model::outcome::Outcome;
 use allranks_model::record::{CheckRecord, ScenarioRecord};

@@ -14,7 +14,7 @@ use super::manifest::{FORMAT, FileDigest, MANIFEST, Manifest};
 use super::product::Product;
 use super::reason::{Reason, Rejection, Rejections};
 use super::replan::{Machine, Replan};
-use super::run_review::Run;
+use super::run::Run;
 use super::waivers::{WaiverUse, check_rules, first};
 use crate::suite::{Request, Suite, SuiteError};
 use allranks_model::evidence::Evidence;
@@ -118,7 +118,11 @@ fn examine(
             return Ok(());
         }
     };
-    let runs = [1, 2].map(|number| Run::read(folder, number, &product, rejections));
+    let runs = [1, 2].map(|number| {
+        let run = Run::read(folder, number, rejections)?;
+        run.check_statements(folder, number, &product, rejections);
+        Some(run)
+    });
     let [Some(one), Some(two)] = runs else {
         return Ok(());
     };
