@@ -17,6 +17,7 @@
 //! | `roster` | which nodes have joined, and what an agent must know to join |
 //! | `rendezvous_host` | the address at which ranks on several nodes meet |
 //! | `node` | one admitted agent: questions, answers, and the worlds that it has ranks of |
+//! | `nodes_settings` | how a run has its nodes |
 //! | `nodes_world` | a world whose ranks are on nodes |
 //! | `agent` | the agent: its connection, and what it does for the run |
 //! | `agent_world` | the ranks of one world on the agent's host |
@@ -40,6 +41,7 @@ mod inspection;
 #[expect(clippy::module_inception, reason = "it holds one node")]
 mod node;
 mod nodes;
+mod nodes_settings;
 mod nodes_world;
 mod reach;
 mod rendezvous_host;
@@ -57,5 +59,6 @@ pub use engine_slot::{EngineSlot, slot};
 pub(crate) use facts::interfaces;
 pub use inspection::{HostSeen, Inspection, PairSeen, Reach};
 pub use node::NodeHold;
-pub use nodes::{ANYWHERE, Nodes, NodesSettings};
+pub use nodes::Nodes;
+pub use nodes_settings::{ANYWHERE, NodesSettings};
 pub use nodes_world::NodesWorld;

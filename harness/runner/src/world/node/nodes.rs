@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -15,10 +15,10 @@ use tokio::time::timeout;
 
 use super::admission::accept;
 use super::credentials::Credentials;
-use super::engine::Engine;
-use super::engine_command::{EngineCommand, RunningEngine};
+use super::engine_command::RunningEngine;
 use super::facts::interfaces;
 use super::node::{Node, NodeHold, Route};
+use super::nodes_settings::NodesSettings;
 use super::nodes_world::NodesWorld;
 use super::rendezvous_host::RendezvousHost;
 use super::roster::{Roster, Slots};
@@ -32,29 +32,6 @@ use allranks_suite::platform::Start;
 
 /// How long agents may take to end when the run has.
 const AGENT_EXIT_LIMIT: Duration = Duration::from_secs(10);
-
-/// How a run has its nodes.
-#[derive(Clone, Debug)]
-pub struct NodesSettings {
-    /// What starts the agents.
-    pub engine: Engine,
-    /// The engine's command; none if people start the agents.
-    pub command: Option<EngineCommand>,
-    /// What people do who start the agents, in words that follow `waiting for 2 node(s); `.
-    pub to_join: String,
-    /// File for the output of engine and agents.
-    pub engine_log: PathBuf,
-    /// The number of nodes that the run waits for.
-    pub count: usize,
-    /// Where to listen; port 0 is any.
-    pub listen: SocketAddr,
-    /// File for the credentials. It must not exist, and is removed when the run ends.
-    pub credentials: PathBuf,
-    /// How long the run waits for its nodes.
-    pub join_patience: Duration,
-    /// Time without a byte from an agent, after which its node is lost.
-    pub lost_after: Duration,
-}
 
 /// The nodes of a run. Dropping it ends all connections, and with them the agents and their ranks.
 #[derive(Debug)]
@@ -385,6 +362,3 @@ fn bind(at: SocketAddr) -> io::Result<TcpListener> {
     listener.set_nonblocking(true)?;
     TcpListener::from_std(listener)
 }
-
-/// The address that means all addresses of this machine, with any port.
-pub const ANYWHERE: SocketAddr = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0);

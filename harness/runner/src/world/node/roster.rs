@@ -9,7 +9,7 @@ use tokio::sync::{mpsc, watch};
 
 use super::credentials::is_proof;
 use super::node::Node;
-use super::nodes::NodesSettings;
+use super::nodes_settings::NodesSettings;
 use super::rendezvous_host::RendezvousHost;
 use super::tls::Key;
 use allranks_protocol::{Join, NODE_VERSION, NodeDriver};

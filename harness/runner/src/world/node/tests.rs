@@ -12,7 +12,8 @@ use tokio_rustls::client::TlsStream;
 
 use super::credentials::{Credentials, proof};
 use super::engine::Engine;
-use super::nodes::{Nodes, NodesSettings};
+use super::nodes::Nodes;
+use super::nodes_settings::NodesSettings;
 use super::tls;
 use crate::world::Driver;
 use crate::world::frame::{read_frame, write_frame};
