@@ -1,9 +1,8 @@
-//! The parameters of each kind of move of a script.
+//! The parameters of each kind of move of a script that contains no other moves.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::script_move::MoveSpec;
 use super::{Members, OneOrMany, StepParams};
 use allranks_model::store::StoreMethod;
 
@@ -205,23 +204,4 @@ pub struct PythonSpec {
     /// `group`.
     #[serde(default)]
     pub unnoticed: bool,
-}
-
-/// Parameters of `together`: lists of moves that are made at the same time.
-#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct TogetherSpec {
-    /// The moves of each thread. Only calls: no `hold`, no `together`, and no move with an `expect` of its own.
-    #[schemars(length(min = 1))]
-    pub threads: Vec<Vec<MoveSpec>>,
-}
-
-/// Parameters of `repeat`: `{times: 100, moves: [all_reduce: {}]}`.
-#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct RepeatSpec {
-    /// How many times the moves are made, 1 to 2000.
-    pub times: u32,
-    /// The moves of one turn.
-    pub moves: Vec<MoveSpec>,
 }

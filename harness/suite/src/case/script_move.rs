@@ -3,15 +3,15 @@
 use std::fmt;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::de::{self, Deserialize, Deserializer, IntoDeserializer, MapAccess, Visitor};
+use serde::Deserialize;
+use serde::de::{self, Deserializer, IntoDeserializer, MapAccess, Visitor};
 use serde_json::{Map, Value};
 
 use super::Members;
 use super::expect::ExpectSpec;
 use super::move_params::{
     CompletedSpec, DieSpec, ExitMove, InitMove, IssueSpec, MessageMove, MillisSpec, NameSpec,
-    NewGroupMove, NothingSpec, OfGroup, OfSpec, PythonSpec, RepeatSpec, SetenvSpec, SteadySpec,
-    TogetherSpec, WaitSpec,
+    NewGroupMove, NothingSpec, OfGroup, OfSpec, PythonSpec, SetenvSpec, SteadySpec, WaitSpec,
 };
 use super::step_schema::described;
 use allranks_model::op::Op;
@@ -28,6 +28,25 @@ pub struct MoveSpec {
     pub on: Option<Members>,
     /// How the move must go. `None`: it must return.
     pub expect: Option<ExpectSpec>,
+}
+
+/// Parameters of `together`: lists of moves that are made at the same time.
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TogetherSpec {
+    /// The moves of each thread. Only calls: no `hold`, no `together`, and no move with an `expect` of its own.
+    #[schemars(length(min = 1))]
+    pub threads: Vec<Vec<MoveSpec>>,
+}
+
+/// Parameters of `repeat`: `{times: 100, moves: [all_reduce: {}]}`.
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RepeatSpec {
+    /// How many times the moves are made, 1 to 2000.
+    pub times: u32,
+    /// The moves of one turn.
+    pub moves: Vec<MoveSpec>,
 }
 
 /// Makes [`Verb`] of a table of its variants: what each does, its parameters, and its key in a move. Ops are none of them.
