@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use super::advice;
 use super::call_sequence::{Certainty, Change, Divergence, List, divergence};
 use super::evidence::{
-    Collective, EventKind, GROUPS_OF_CALLER, HangEvidence, RankState, TraceEvent, named, verb,
+    Collective, EventKind, GROUPS_OF_CALLER, HangEvidence, RankState, TraceEvent, as_collective,
+    named, verb,
 };
 use super::same_line::odd_rank;
 use crate::conclude;
@@ -234,14 +235,6 @@ fn with_nature(one: &Collective) -> String {
     match nature.is_empty() {
         true => one.name.clone(),
         false => format!("{} ({})", one.name, nature.join(", ")),
-    }
-}
-
-/// Returns the collective that an event is; `None` if it is something else.
-pub(crate) fn as_collective(what: &EventKind) -> Option<&Collective> {
-    match what {
-        EventKind::Collective(one) => Some(one),
-        _ => None,
     }
 }
 

@@ -228,6 +228,14 @@ pub enum EventKind {
     Deadlock(Deadlock),
 }
 
+/// Returns the collective that an event is; `None` if it is something else.
+pub(crate) fn as_collective(what: &EventKind) -> Option<&Collective> {
+    match what {
+        EventKind::Collective(one) => Some(one),
+        _ => None,
+    }
+}
+
 /// A rank whose threads, and the processes that they wait for, wait for each other without a limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Deadlock {

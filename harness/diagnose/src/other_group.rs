@@ -2,7 +2,7 @@
 //! line for each: a rank that once passes the wrong group waits where it is not expected, and is waited for where it is. The
 //! trace shows that it is another group than before, and not that this is wrong, so nothing is proved.
 
-use super::collectives::as_collective;
+use super::evidence::as_collective;
 use super::evidence::{HangEvidence, named, verb};
 use super::habit;
 use crate::conclude;

@@ -1,8 +1,7 @@
 //! Compares the ranks that run the same lines on groups of their own, where the two members of a group contradict each other and have
 //! no majority. Ranks that are no members still show which of their groups a line is for.
 
-use super::collectives::as_collective;
-use super::evidence::{HangEvidence, RankState, list};
+use super::evidence::{HangEvidence, RankState, as_collective, list};
 use allranks_model::names::Rank;
 
 /// A collective as all ranks of one program have it: its line, its name, and its group by the order in which the rank has first used

@@ -1,7 +1,8 @@
 //! Blames a cycle on a key of a store that ranks of it wait for.
 
-use crate::collectives::{as_collective, issued};
+use crate::collectives::issued;
 use crate::conclude;
+use crate::evidence::as_collective;
 use crate::evidence::{Collective, EventKind, HangEvidence, RankState, named, verb};
 use crate::keys;
 use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};

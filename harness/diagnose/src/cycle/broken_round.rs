@@ -3,8 +3,9 @@
 
 use std::collections::HashMap;
 
-use crate::collectives::{as_collective, current, issued};
+use crate::collectives::{current, issued};
 use crate::conclude;
+use crate::evidence::as_collective;
 use crate::evidence::{Collective, EventKind, HangEvidence, Message, RankState, TraceEvent};
 use crate::messages::{answers, as_message, awaited, messages};
 use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::collectives::as_collective;
 use crate::conclude;
+use crate::evidence::as_collective;
 use crate::evidence::{Collective, HangEvidence, Message, RankState};
 use crate::messages::{answers, as_message, awaited, messages};
 use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
