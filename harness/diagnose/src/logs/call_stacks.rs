@@ -6,9 +6,9 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-use super::logged::call_of;
 use super::pattern::pattern;
 use super::phase::{Edge, Mark, Nature};
+use super::torch_calls::call_of;
 
 /// The stacks of one file so far.
 #[derive(Clone, Debug, Default)]

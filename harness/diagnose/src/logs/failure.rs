@@ -7,6 +7,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 use super::pattern::pattern;
+use super::torch_calls::CALLS;
 
 /// The most bytes that are kept of an error.
 const KEPT: usize = 600;
@@ -112,28 +113,6 @@ struct Traceback {
     may_wait: bool,
 }
 
-/// Calls of `torch.distributed` in which ranks wait for others.
-pub(super) const CALLS: &[&str] = &[
-    "all_gather",
-    "all_gather_into_tensor",
-    "all_gather_object",
-    "all_reduce",
-    "all_to_all",
-    "all_to_all_single",
-    "barrier",
-    "broadcast",
-    "broadcast_object_list",
-    "gather",
-    "gather_object",
-    "init_process_group",
-    "monitored_barrier",
-    "new_group",
-    "reduce",
-    "reduce_scatter",
-    "reduce_scatter_tensor",
-    "scatter",
-    "scatter_object_list",
-];
 /// What a line of one's own code waits for a device, a thread or a process with.
 const WAITS: &[&str] = &[
     ".item(",

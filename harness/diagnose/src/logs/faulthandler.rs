@@ -6,9 +6,9 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 use super::call_stacks::works_on_host;
-use super::logged::call_of;
 use super::pattern::pattern;
 use super::phase::{Edge, Mark, Nature};
+use super::torch_calls::call_of;
 
 /// The stacks of one process, as far as they have been read. Of several dumps the last counts.
 #[derive(Clone, Debug, Default)]

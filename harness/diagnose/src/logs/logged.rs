@@ -6,11 +6,12 @@ use std::sync::LazyLock;
 use rayon::prelude::*;
 use regex::Regex;
 
-use super::failure::{CALLS, TracebackEnd};
+use super::failure::TracebackEnd;
 use super::moment::Moment;
 use super::peer::peer;
 use super::phase::{Edge, Mark, Nature};
 use super::rank_log::RankLog;
+use super::torch_calls::nature;
 
 static DIGITS: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"\d+").ok());
 
@@ -145,26 +146,6 @@ impl Logged {
             nature: mark.nature.clone(),
             moment,
         });
-    }
-}
-
-/// Returns the call of `torch.distributed` that a frame in this function of `distributed_c10d.py` shows: its name, and how it concerns
-/// other ranks; `None` if the function is no such call.
-pub(super) fn call_of(function: &str) -> Option<(String, Nature)> {
-    let nature = match function {
-        "destroy_process_group" => Nature::Destroy,
-        _ => nature(CALLS.iter().find(|call| **call == function)?),
-    };
-    Some((function.to_owned(), nature))
-}
-
-/// Returns how a call of `torch.distributed` concerns other ranks.
-pub(super) fn nature(call: &'static str) -> Nature {
-    match call {
-        "init_process_group" => Nature::Init,
-        "new_group" => Nature::NewGroup(Vec::new()),
-        "monitored_barrier" => Nature::Collective("barrier"),
-        call => Nature::Collective(call),
     }
 }
 

@@ -27,6 +27,7 @@
 //! | `dumps` | those of a job that runs |
 //! | `call_stacks` | stacks that py-spy has printed |
 //! | `faulthandler` | stacks that Python has printed of its own process |
+//! | `torch_calls` | the calls of `torch.distributed` that frames show |
 //! | `pattern` | compiles the patterns of lines |
 //! | `peer` | the other side of a message, by the line of code |
 //! | `rank_log` | everything one rank wrote, in order |
@@ -68,6 +69,7 @@ mod restart;
 mod source;
 mod source_logs;
 mod srun;
+mod torch_calls;
 mod verdict;
 mod watchdog;
 
