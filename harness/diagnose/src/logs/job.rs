@@ -8,6 +8,7 @@ use regex::Regex;
 
 use super::arrival::Counts;
 use super::failure::Accusations;
+use super::job_sources::split_sources;
 use super::launcher::{Launcher, ending, is_killed_by_signal};
 use super::logged::{Logged, Step, logged};
 use super::moment::Moment;
@@ -18,7 +19,6 @@ use super::process_lines::ProcessLines;
 use super::rank_log::RankLog;
 use super::recorder_dump::Dump;
 use super::source::{LogError, Source};
-use super::source_logs::split_sources;
 use crate::evidence::verb;
 use crate::{
     Collective, EventKind, HangEvidence, Message, Process, RankState, Remaining, Rendezvous,

@@ -32,7 +32,9 @@
 //! | `peer` | the other side of a message, by the line of code |
 //! | `rank_log` | everything one rank wrote, in order |
 //! | `logged` | what one rank wrote, as phases: begun, and under way |
+//! | `survey` | a first reading of a source: which ranks it is of |
 //! | `source_logs` | one source split into the logs of its ranks |
+//! | `job_sources` | all sources of a job, each split |
 //! | `job` | the logs of all ranks, as evidence for the rules |
 //! | `behind` | which ranks have not come to where the others wait |
 //! | `dump_contradiction` | what dumps contradict each other in |
@@ -51,6 +53,7 @@ mod environment;
 mod failure;
 mod faulthandler;
 mod job;
+mod job_sources;
 mod launcher;
 mod line;
 mod logged;
@@ -69,6 +72,7 @@ mod restart;
 mod source;
 mod source_logs;
 mod srun;
+mod survey;
 mod torch_calls;
 mod verdict;
 mod watchdog;

@@ -1,0 +1,251 @@
+//! Reads a source for the first time: which ranks its lines are of, and what the numbers are that its lines begin with.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::ops::ControlFlow;
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use super::communicator::Communicator;
+use super::environment::Environment;
+use super::line::{LogLine, may_name_a_rank, parts};
+use super::recorder_dump::{self, Dump};
+use super::source::Source;
+
+/// What a source shows of its ranks at a first reading.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Survey {
+    /// Ranks that lines begin with.
+    pub(super) ranks: BTreeSet<u32>,
+    /// Ranks by their numbers within the host.
+    pub(super) locals: BTreeMap<u32, u32>,
+    /// Ranks of processes that a launcher names; no rank if it has none, or several.
+    pub(super) processes: BTreeMap<String, Option<u32>>,
+    /// Ranks of process ids that lines such as `pid=30445 RANK=11` name.
+    pids: BTreeMap<String, BTreeSet<u32>>,
+    /// The largest communicator of NCCL that each process has made.
+    communicators: BTreeMap<String, Communicator>,
+    /// Whether torchrun put the number within the host before lines.
+    is_torchruns: bool,
+    /// What the numbers are that its lines begin with.
+    pub(super) numbers: Numbers,
+    /// The values of `RANK` that lines without a rank of their own print.
+    pub(super) printed: BTreeSet<u32>,
+    /// The dump of a flight recorder, or what is wrong with it.
+    pub(super) dump: Option<Result<Dump, String>>,
+}
+
+/// What numbers that lines begin with are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Numbers {
+    /// There are none.
+    #[default]
+    None,
+    /// Ranks.
+    Ranks,
+    /// Numbers of lines.
+    Lines,
+}
+
+/// `3: text`, as `srun --label` writes, and `[3] text`.
+static LABEL: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r"^\s*(?:(\d{1,5}): ?|\[(\d{1,9})\](?: |$))").ok());
+/// The id of a process.
+static PID: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r"\b(?i:pid)[=: ] ?(\d+)\b").ok());
+/// A rank and the id of its process: `rank 9/16 started, pid 3102`.
+static RANK_AND_PID: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(r"(?i)\brank[ =:]+(\d+)(?:/\d+)?(?: started)?[,:;]? \(?pid[=: ] ?(\d+)\b").ok()
+});
+/// Lines that have to begin so before numbers are taken for ranks or lines.
+const LABELS: usize = 5;
+/// What lines of a launcher itself begin with, between those of its ranks.
+const LAUNCHERS: &[&str] = &["srun:", "slurmstepd:", "salloc:", "mpirun:", "mpiexec:"];
+/// Lines that are looked at for that.
+const LOOK: usize = 200;
+
+impl Survey {
+    /// Reads a source for the first time.
+    pub(super) fn of(source: &Source, has_owner: bool) -> io::Result<Self> {
+        let beginning = source.beginning(recorder_dump::SIGN)?;
+        if recorder_dump::is_dump(&beginning) {
+            let bytes = source.beginning(recorder_dump::LARGEST)?;
+            let dump = Some(Dump::read(&bytes));
+            return Ok(Self {
+                dump,
+                ..Self::default()
+            });
+        }
+        let mut survey = Self {
+            numbers: numbers(source)?,
+            ..Self::default()
+        };
+        source.each_line(|raw| {
+            survey.read(raw);
+            ControlFlow::Continue(())
+        })?;
+        survey.name_processes();
+        // Numbers that could be a rank's are none where lines or the file say another.
+        if survey.numbers == Numbers::Ranks && has_owner {
+            survey.numbers = Numbers::None;
+            survey.ranks.clear();
+            source.each_line(|raw| {
+                survey.read(raw);
+                ControlFlow::Continue(())
+            })?;
+        }
+        Ok(survey)
+    }
+
+    fn read(&mut self, raw: &str) {
+        let (label, raw) = self.numbers.take(raw);
+        self.ranks.extend(label);
+        if raw.contains("RANK") {
+            let mut environment = Environment::default();
+            environment.read(raw);
+            self.printed.extend(environment.rank);
+            let pid = PID.as_ref().and_then(|pid| pid.captures(raw));
+            if let (Some(pid), Some(rank)) = (pid, environment.rank) {
+                self.pids.entry(pid[1].to_owned()).or_default().insert(rank);
+            }
+        }
+        if raw.contains("pid")
+            && let Some(found) = RANK_AND_PID.as_ref().and_then(|both| both.captures(raw))
+            && let Ok(rank) = found[1].parse()
+        {
+            self.pids
+                .entry(found[2].to_owned())
+                .or_default()
+                .insert(rank);
+        }
+        if !may_name_a_rank(raw) {
+            return;
+        }
+        for part in parts(raw) {
+            let line = LogLine::read(part);
+            self.ranks.extend(line.rank);
+            if let Some(local) = line.local_rank {
+                self.is_torchruns = true;
+                if let Some(rank) = line.rank {
+                    self.locals.insert(local, rank);
+                }
+            }
+            if let Some(process) = line.process {
+                if let Some(one) = Communicator::read(&line.text) {
+                    let largest = self.communicators.entry(process.clone()).or_insert(one);
+                    *largest = (*largest).max(one);
+                }
+                match (self.processes.get_mut(&process), line.rank) {
+                    (None, rank) => drop(self.processes.insert(process, rank)),
+                    (Some(known @ None), Some(rank)) => *known = Some(rank),
+                    (Some(Some(_) | None), _) => {}
+                }
+            }
+        }
+    }
+
+    /// Gives processes the ranks that they have in the largest communicator: the world's, if each of its ranks is one of them.
+    fn name_processes(&mut self) {
+        let Some(size) = self.communicators.values().map(|one| one.size).max() else {
+            return;
+        };
+        let members = self
+            .communicators
+            .iter()
+            .filter(|(_, one)| one.size == size);
+        let ranks: BTreeSet<u32> = members.clone().map(|(_, one)| one.rank).collect();
+        if ranks.len() != size as usize || members.clone().count() != ranks.len() {
+            return;
+        }
+        for (process, one) in members {
+            let known = self.processes.entry(process.clone()).or_default();
+            *known = known.or(Some(one.rank));
+        }
+    }
+
+    /// Returns the rank of a process by its id; `None` if it is not known, or processes of several hosts have that id.
+    pub(super) fn rank_of(&self, pid: &str) -> Option<u32> {
+        let is_it = |process: &str| process.split('@').next() == Some(pid);
+        let mut ranks = self.processes.iter().filter(|(process, _)| is_it(process));
+        match (ranks.next(), ranks.next()) {
+            (Some((_, rank)), None) => *rank,
+            _ => None,
+        }
+    }
+
+    /// Returns the ranks that the process with this id may be.
+    pub(super) fn ranks_of<'a>(&'a self, pid: &str) -> impl Iterator<Item = u32> + 'a {
+        let told = self.pids.get(pid).into_iter().flatten().copied();
+        told.chain(self.rank_of(pid))
+    }
+
+    /// Returns the rank that wrote all lines that no other signs: that of the file's name, or the only one that signs, if that
+    /// can be so.
+    pub(super) fn owner(&self, by_name: Option<u32>, is_only: bool) -> Option<u32> {
+        let mut ranks = self.ranks.iter().copied();
+        match (ranks.next(), ranks.next()) {
+            _ if self.is_torchruns || self.processes.len() > 1 => None,
+            (Some(_), Some(_)) => None,
+            (Some(rank), None) if is_only || by_name.is_some() => Some(rank),
+            (Some(_), None) => None,
+            (None, _) => by_name,
+        }
+    }
+}
+
+impl Numbers {
+    /// Takes a number off a line: the rank that it is, and the rest.
+    pub(super) fn take(self, raw: &str) -> (Option<u32>, &str) {
+        if self == Self::None {
+            return (None, raw);
+        }
+        let Some(found) = LABEL.as_ref().and_then(|label| label.captures(raw)) else {
+            return (None, raw);
+        };
+        let rank = found.get(1).or(found.get(2));
+        let rank = rank.and_then(|rank| rank.as_str().parse().ok());
+        let end = found.get(0).map_or(0, |all| all.end());
+        (rank.filter(|_| self == Self::Ranks), &raw[end..])
+    }
+}
+
+/// Decides what the numbers are with which the lines of a source begin. Those that rise with every line are numbers of lines. What a
+/// batch script writes before its tasks do has none.
+fn numbers(source: &Source) -> io::Result<Numbers> {
+    let mut found: Vec<u32> = Vec::new();
+    let mut is_all = true;
+    let (mut seen, mut skipped, mut in_brackets) = (0, 0, false);
+    let mut is_batch = false;
+    source.each_line(|raw| {
+        let is_launchers = LAUNCHERS.iter().any(|name| raw.starts_with(name));
+        is_batch |= is_launchers || raw.contains("SLURM_");
+        let label = LABEL.as_ref().and_then(|label| label.captures(raw));
+        if is_batch && found.is_empty() && label.is_none() {
+            skipped += 1;
+        } else if !raw.trim().is_empty() && !is_launchers {
+            seen += 1;
+            in_brackets |= label.as_ref().is_some_and(|label| label.get(2).is_some());
+            let number: Option<u32> =
+                label.and_then(|label| label.get(1).or(label.get(2))?.as_str().parse().ok());
+            found.extend(number);
+            is_all &= number.is_some() || seen > LABELS;
+        }
+        match seen + skipped < LOOK && is_all {
+            true => ControlFlow::Continue(()),
+            false => ControlFlow::Break(()),
+        }
+    })?;
+    if !is_all || found.is_empty() {
+        return Ok(Numbers::None);
+    }
+    let rises = found.len() > 2 && found.windows(2).all(|pair| pair[0] < pair[1]);
+    let ranks: BTreeSet<u32> = found.iter().copied().collect();
+    let from_0 = ranks.len() > 1 && ranks.iter().copied().eq((0..).take(ranks.len()));
+    Ok(match (rises, in_brackets) {
+        (true, true) => Numbers::Lines,
+        (false, true) if from_0 => Numbers::Ranks,
+        (_, true) => Numbers::None,
+        (_, false) => Numbers::Ranks,
+    })
+}
