@@ -1,7 +1,7 @@
-//! Joins what all ranks of a job have written, and makes evidence for the rules of it.
+//! What all ranks of a job have written, joined.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::sync::{Arc, LazyLock};
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use regex::Regex;
@@ -14,22 +14,12 @@ use super::logged::{Logged, Step, logged};
 use super::moment::Moment;
 use super::node_failures::NodeFailures;
 use super::owner;
-use super::phase::Nature;
 use super::process_lines::ProcessLines;
 use super::rank_log::RankLog;
 use super::recorder_dump::Dump;
 use super::source::{LogError, Source};
-use crate::evidence::verb;
-use crate::{
-    Collective, EventKind, HangEvidence, Message, Process, RankState, Remaining, Rendezvous,
-    TraceEvent,
-};
-use allranks_model::diagnosis::rank_set::named;
 use allranks_model::names::Rank;
 use allranks_model::record::RankLine;
-
-/// The group that calls are taken to use, since logs do not name one.
-const WORLD: &str = "world";
 
 /// What the logs show of a job.
 #[derive(Clone, Debug)]
@@ -174,57 +164,6 @@ impl Job {
         (is_killed_by_signal(code) || (code > 0 && !says_why)).then(|| ending(code))
     }
 
-    /// Makes evidence for the rules.
-    pub(super) fn evidence(&self) -> HangEvidence {
-        let members: Arc<[Rank]> = match self.size {
-            Some(size) => (0..size).map(Rank).collect(),
-            None => self.ranks.keys().copied().map(Rank).collect(),
-        };
-        let shared = self.shared();
-        let place = self.place();
-        let state = |(rank, logged): (&u32, &Logged)| {
-            let mut state = RankState::unknown(Rank(*rank));
-            if let Some(how) = self.ended(*rank) {
-                state.process = Process::Ended(how);
-            }
-            state.errors = logged.log.final_errors().map(str::to_owned).collect();
-            state.ahead = Remaining::Unknown;
-            let now = logged.now();
-            for (number, step) in logged.begun.iter().enumerate() {
-                if matches!(step.nature, Nature::Collective(_)) && !shared.contains(&step.key) {
-                    continue;
-                }
-                let event = TraceEvent {
-                    what: self.what(*rank, logged, step, &members, &place),
-                    at: String::new(),
-                };
-                if Some(number) != now {
-                    state.done.push(event);
-                } else if logged.log.cause().is_none() {
-                    state.doing = Some((event, self.time_in(step)));
-                } else if step.nature == Nature::Init {
-                    // A rank that raised an error in init did come to it. One that raised elsewhere did not take part
-                    // in this call.
-                    state.done.push(event);
-                }
-            }
-            let says_init = state
-                .entered()
-                .any(|event| matches!(event.what, EventKind::Init(_)));
-            if !says_init && logged.log.environment.place().is_some() {
-                let rendezvous = self.rendezvous(*rank, logged, &place);
-                let what = EventKind::Init(rendezvous);
-                let at = String::new();
-                state.done.insert(0, TraceEvent { what, at });
-            }
-            state
-        };
-        HangEvidence {
-            ranks: self.ranks.iter().map(state).collect(),
-            ..HangEvidence::default()
-        }
-    }
-
     /// Describes where every rank is, ranks without a log included, ordered by rank.
     pub(super) fn places(&self) -> Vec<RankLine> {
         let own = self.ranks.iter().map(|(rank, logged)| RankLine {
@@ -275,192 +214,13 @@ impl Job {
         }
     }
 
-    fn time_in(&self, step: &Step) -> Duration {
+    /// Returns how long the rank has been in a phase that is its last; zero if no times are known.
+    pub(super) fn time_in(&self, step: &Step) -> Duration {
         let seconds = step
             .moment
             .and_then(|begun| self.last?.since(begun))
             .unwrap_or(0.0);
         Duration::try_from_secs_f64(seconds).unwrap_or_default()
-    }
-
-    /// Returns the keys of phases that most ranks have begun, or that a rank is in now. Other collectives are not calls
-    /// of the whole world.
-    fn shared(&self) -> HashSet<String> {
-        let mut callers: HashMap<&str, usize> = HashMap::new();
-        let mut current = HashSet::new();
-        for logged in self.ranks.values() {
-            let keys: HashSet<&str> = logged.begun.iter().map(|step| step.key.as_str()).collect();
-            for key in keys {
-                *callers.entry(key).or_default() += 1;
-            }
-            current.extend(logged.now().map(|now| logged.begun[now].key.as_str()));
-        }
-        let most = self.ranks.len() / 2;
-        callers
-            .into_iter()
-            .filter(|(key, count)| *count > most || current.contains(key))
-            .map(|(key, _)| key.to_owned())
-            .collect()
-    }
-
-    /// Returns the endpoint that most ranks print; empty if no rank prints one.
-    fn place(&self) -> String {
-        let mut votes: BTreeMap<String, usize> = BTreeMap::new();
-        for logged in self.ranks.values() {
-            if let Some(place) = logged.log.environment.place() {
-                *votes.entry(place).or_default() += 1;
-            }
-        }
-        let most = votes.into_iter().max_by_key(|(_, count)| *count);
-        most.map(|(place, _)| place).unwrap_or_default()
-    }
-
-    fn rendezvous(&self, rank: u32, logged: &Logged, common: &str) -> Rendezvous {
-        let environment = &logged.log.environment;
-        // The rank that listens may call its own host by another name.
-        let place = match (common.rsplit_once(':'), environment.port) {
-            (Some((host, _)), Some(port)) if rank == 0 => format!("{host}:{port}"),
-            _ => environment.place().unwrap_or_else(|| common.to_owned()),
-        };
-        Rendezvous {
-            method: "env".to_owned(),
-            place,
-            assigned: None,
-            rank: environment.rank.unwrap_or(rank),
-            world_size: environment.world_size.unwrap_or_else(|| self.least_size()),
-        }
-    }
-
-    fn what(
-        &self,
-        rank: u32,
-        logged: &Logged,
-        step: &Step,
-        members: &Arc<[Rank]>,
-        place: &str,
-    ) -> EventKind {
-        let collective = |name: String| {
-            EventKind::Collective(Collective {
-                group: WORLD.to_owned(),
-                members: members.clone(),
-                name,
-                nature: BTreeMap::new(),
-                splits: None,
-            })
-        };
-        match &step.nature {
-            Nature::Init => EventKind::Init(self.rendezvous(rank, logged, place)),
-            Nature::NewGroup(ranks) if ranks.is_empty() => collective(step.key.clone()),
-            Nature::NewGroup(ranks) => {
-                EventKind::NewGroup(ranks.iter().copied().map(Rank).collect())
-            }
-            Nature::Collective(_) => collective(step.key.clone()),
-            Nature::Message { sends, peer } => EventKind::Message(Message {
-                group: WORLD.to_owned(),
-                sends: *sends,
-                peer: Some(Rank(*peer)),
-                tag: 0,
-            }),
-            Nature::Destroy => EventKind::Destroy(WORLD.to_owned()),
-            Nature::Own => EventKind::Own(step.name.clone()),
-        }
-    }
-}
-
-/// What stands in the way of saying that nothing is wrong.
-impl Job {
-    /// Returns what the logs leave open about the ranks, one sentence each.
-    pub(super) fn not_known(&self) -> Vec<String> {
-        let mut open = Vec::new();
-        let absent = self.absent();
-        if !absent.is_empty() {
-            let are = if absent.len() == 1 { "is" } else { "are" };
-            open.push(format!("{} {are} not in these logs", named(&absent)));
-        }
-        if self.size.is_none() && self.ranks.len() < 2 {
-            open.push("nothing says how many ranks there are".to_owned());
-        }
-        let silent = self.those(|rank, logged| {
-            logged.begun.is_empty() && !self.dumps.contains_key(&rank) && !logged.log.is_finished
-        });
-        if !silent.is_empty() {
-            let say = if silent.len() == 1 { "says" } else { "say" };
-            open.push(format!("{} {say} nothing of phases", named(&silent)));
-        }
-        let within = self.those(|_, logged| logged.step().is_some() && !logged.log.is_finished);
-        if !within.is_empty() {
-            let are = if within.len() == 1 { "is" } else { "are" };
-            open.push(format!(
-                "{} {are} in something that is not said to be over",
-                named(&within)
-            ));
-        }
-        let common = self.common();
-        let without = self.those(|_, logged| {
-            let begun: HashSet<&str> = logged.begun.iter().map(|step| step.key.as_str()).collect();
-            !logged.begun.is_empty() && common.iter().any(|key| !begun.contains(*key))
-        });
-        if !without.is_empty() {
-            let have = verb(&without, "has", "have");
-            open.push(format!(
-                "{} {have} not said a phase that most others have passed",
-                named(&without)
-            ));
-        }
-        let is_over = self.stray.is_finished;
-        let stepping = self.those(|_, logged| logged.log.step.is_some() && !is_over);
-        if !stepping.is_empty() {
-            let last: Vec<&str> = stepping
-                .iter()
-                .filter_map(|rank| self.ranks[&rank.0].log.step.as_deref())
-                .collect();
-            let end = if stepping.len() == 1 { "ends" } else { "end" };
-            open.push(format!(
-                "the lines of {} {end} with steps (such as {}), and none says that it has finished",
-                named(&stepping),
-                last[0]
-            ));
-        }
-        let caught = self.those(|_, logged| logged.log.cause().is_some());
-        if let Some(first) = caught.first()
-            && let Some(error) = self.ranks[&first.0].log.cause()
-        {
-            let have = verb(&caught, "has", "have");
-            open.push(format!(
-                "{} {have} raised an error and gone on, and none says that it has finished: {}",
-                named(&caught),
-                brief(error)
-            ));
-        }
-        if let Some(error) = self.stray.cause() {
-            open.push(format!("an error that no rank signs: {}", brief(error)));
-        }
-        open
-    }
-
-    fn those(&self, is: impl Fn(u32, &Logged) -> bool) -> Vec<Rank> {
-        let ranks = self.ranks.iter();
-        let ranks = ranks.filter(|(rank, logged)| is(**rank, logged));
-        ranks.map(|(rank, _)| Rank(*rank)).collect()
-    }
-
-    /// Calls of all ranks that more than half have come to.
-    fn common(&self) -> Vec<&str> {
-        let mut callers: HashMap<&str, BTreeSet<u32>> = HashMap::new();
-        for (rank, logged) in &self.ranks {
-            let is_shared = |step: &&Step| {
-                matches!(
-                    step.nature,
-                    Nature::Init | Nature::NewGroup(_) | Nature::Collective(_)
-                )
-            };
-            for step in logged.begun.iter().filter(is_shared) {
-                callers.entry(&step.key).or_default().insert(*rank);
-            }
-        }
-        let half = self.ranks.len() / 2;
-        let common = callers.into_iter().filter(|(_, ranks)| ranks.len() > half);
-        common.map(|(key, _)| key).collect()
     }
 }
 
@@ -472,7 +232,7 @@ fn latest(moments: impl Iterator<Item = Moment>) -> Option<Moment> {
 }
 
 /// Shortens an error, and leaves out the C++ source line that it comes from.
-fn brief(error: &str) -> String {
+pub(super) fn brief(error: &str) -> String {
     const CHARACTERS: usize = 100;
     let error = match PLACE_IN_SOURCE.as_ref() {
         Some(place) => place.replace(error, ""),

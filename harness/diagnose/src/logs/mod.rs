@@ -35,7 +35,9 @@
 //! | `survey` | a first reading of a source: which ranks it is of |
 //! | `source_logs` | one source split into the logs of its ranks |
 //! | `job_sources` | all sources of a job, each split |
-//! | `job` | the logs of all ranks, as evidence for the rules |
+//! | `job` | the logs of all ranks, joined |
+//! | `job_evidence` | these as evidence for the rules |
+//! | `not_known` | what they leave open |
 //! | `behind` | which ranks have not come to where the others wait |
 //! | `dump_contradiction` | what dumps contradict each other in |
 //! | `verdict` | which rule counts |
@@ -53,12 +55,14 @@ mod environment;
 mod failure;
 mod faulthandler;
 mod job;
+mod job_evidence;
 mod job_sources;
 mod launcher;
 mod line;
 mod logged;
 mod moment;
 mod node_failures;
+mod not_known;
 mod owner;
 mod pattern;
 mod peer;
