@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::job::Job;
-use super::logged::Logged;
+use super::logged::{Logged, Step};
 use super::phase::Nature;
 use crate::{ErrorCause, error_cause};
 use allranks_model::names::Rank;
@@ -30,51 +30,9 @@ pub(super) struct Behind {
 
 /// Finds the phase in which most ranks wait for others that have not come; `None` if the logs show no such phase.
 pub(super) fn behind(job: &Job) -> Option<Behind> {
-    let half = job.ranks.len() / 2;
-    let mut waiting_at: BTreeMap<(&str, usize), Vec<u32>> = BTreeMap::new();
-    for (rank, logged) in &job.ranks {
-        if let Some(step) = logged.step() {
-            let times = logged.times(&step.key);
-            waiting_at
-                .entry((&step.key, times))
-                .or_default()
-                .push(*rank);
-        }
-    }
-    let waits = |(_, ranks): &(&(&str, usize), &Vec<u32>)| {
-        let by_nature = job.ranks[&ranks[0]]
-            .step()
-            .is_some_and(|step| step.nature.waits());
-        // A phase that most ranks are in counts as waiting, whatever its name says.
-        by_nature || ranks.len() > half
-    };
-    let ((key, times), waiting) = waiting_at
-        .iter()
-        .filter(waits)
-        .max_by_key(|(_, ranks)| ranks.len())?;
+    let (key, times, waiting) = most_waited_in(job)?;
     let step = job.ranks[&waiting[0]].step()?;
-    let waits_itself = |logged: &Logged| logged.step().is_some_and(|step| step.nature.waits());
-    let late: Vec<u32> = match step.nature {
-        Nature::Message { sends, peer } => {
-            let answers = |rank: &u32| {
-                messages(job, peer, !sends, *rank) >= messages(job, *rank, sends, peer)
-            };
-            let is_late = !waits_itself(job.ranks.get(&peer)?) && !waiting.iter().all(answers);
-            is_late.then_some(peer).into_iter().collect()
-        }
-        Nature::Init
-        | Nature::NewGroup(_)
-        | Nature::Collective(_)
-        | Nature::Destroy
-        | Nature::Own => job
-            .ranks
-            .iter()
-            .filter(|(_, logged)| logged.times(key) < *times && !waits_itself(logged))
-            // Where a rank that says nothing of phases is, nothing says.
-            .filter(|(_, logged)| !logged.begun.is_empty() || logged.log.cause().is_some())
-            .map(|(rank, _)| *rank)
-            .collect(),
-    };
+    let late = late(job, step, (key, times), &waiting)?;
     let is_minority = late.len() * 2 < job.ranks.len();
     let on_the_same_way = || {
         late.iter()
@@ -89,6 +47,74 @@ pub(super) fn behind(job: &Job) -> Option<Behind> {
     if late.iter().any(|rank| job.ranks[rank].log.is_torn) {
         return None;
     }
+    let on_the_way = is_on_the_way(job, &waiting, &late);
+    Some(Behind {
+        place: step.name.clone(),
+        is_init: step.nature == Nature::Init,
+        waiting: waiting.into_iter().map(Rank).collect(),
+        late: late.into_iter().map(Rank).collect(),
+        on_the_way,
+    })
+}
+
+/// Returns the phase in which most ranks wait: its key, how often they have begun it, and the ranks. `None` if no rank waits.
+fn most_waited_in(job: &Job) -> Option<(&str, usize, Vec<u32>)> {
+    let half = job.ranks.len() / 2;
+    let mut waiting_at: BTreeMap<(&str, usize), Vec<u32>> = BTreeMap::new();
+    for (rank, logged) in &job.ranks {
+        if let Some(step) = logged.step() {
+            let times = logged.times(&step.key);
+            waiting_at
+                .entry((&step.key, times))
+                .or_default()
+                .push(*rank);
+        }
+    }
+    let waits = |(_, ranks): &(_, Vec<u32>)| {
+        let by_nature = waits_itself(&job.ranks[&ranks[0]]);
+        // A phase that most ranks are in counts as waiting, whatever its name says.
+        by_nature || ranks.len() > half
+    };
+    let ((key, times), ranks) = waiting_at
+        .into_iter()
+        .filter(waits)
+        .max_by_key(|(_, ranks)| ranks.len())?;
+    Some((key, times, ranks))
+}
+
+/// Returns true if a rank is in a phase in which it waits for others.
+fn waits_itself(logged: &Logged) -> bool {
+    logged.step().is_some_and(|step| step.nature.waits())
+}
+
+/// Returns the ranks that have not come to a phase as often as those that wait in it; `None` if there are no logs of the rank that
+/// these wait for.
+fn late(job: &Job, step: &Step, (key, times): (&str, usize), waiting: &[u32]) -> Option<Vec<u32>> {
+    Some(match step.nature {
+        Nature::Message { sends, peer } => {
+            let answers = |rank: &u32| {
+                messages(job, peer, !sends, *rank) >= messages(job, *rank, sends, peer)
+            };
+            let is_late = !waits_itself(job.ranks.get(&peer)?) && !waiting.iter().all(answers);
+            is_late.then_some(peer).into_iter().collect()
+        }
+        Nature::Init
+        | Nature::NewGroup(_)
+        | Nature::Collective(_)
+        | Nature::Destroy
+        | Nature::Own => job
+            .ranks
+            .iter()
+            .filter(|(_, logged)| logged.times(key) < times && !waits_itself(logged))
+            // Where a rank that says nothing of phases is, nothing says.
+            .filter(|(_, logged)| !logged.begun.is_empty() || logged.log.cause().is_some())
+            .map(|(rank, _)| *rank)
+            .collect(),
+    })
+}
+
+/// Returns true if every late rank was in a phase of its own or still wrote, and no rank has failed by waiting for others.
+fn is_on_the_way(job: &Job, waiting: &[u32], late: &[u32]) -> bool {
     let timed_out = job.ranks.values().any(|logged| {
         let mut words = logged.log.final_errors();
         words.any(|error| error_cause(error) == ErrorCause::Effect)
@@ -102,17 +128,10 @@ pub(super) fn behind(job: &Job) -> Option<Behind> {
         let after_all = least.into_iter().all(|seconds| seconds >= MOVING);
         Some(after_all && job.last?.since(last)? < MOVING)
     };
-    let on_the_way = !timed_out
+    !timed_out
         && late
             .iter()
-            .all(|rank| at_own(rank) || moves(rank) == Some(true));
-    Some(Behind {
-        place: step.name.clone(),
-        is_init: step.nature == Nature::Init,
-        waiting: waiting.iter().copied().map(Rank).collect(),
-        late: late.into_iter().map(Rank).collect(),
-        on_the_way,
-    })
+            .all(|rank| at_own(rank) || moves(rank) == Some(true))
 }
 
 /// Counts the messages that a rank has begun to send to another or, if `sending` is false, to receive from it.
