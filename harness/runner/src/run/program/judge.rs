@@ -5,14 +5,13 @@
 //! Nothing here looks at a process or a file.
 
 use std::fmt::Write;
-use std::time::Duration;
 
-use super::lines::{LineMatch, LogMatches};
+use super::lines::LineMatch;
 use super::placement_faults::{placement_faults, sum_of_local_sizes};
+use super::seen::{ProgramRanks, RankSeen, Stopped};
 use crate::check_result::CheckResult;
 use crate::world::{ExitRecord, RankExit, Slot};
 use allranks_diagnose::list;
-use allranks_model::diagnosis::Diagnosis;
 use allranks_model::names::{Rank, WorldSize};
 use allranks_model::outcome::Outcome;
 use allranks_model::placement::Placement;
@@ -22,69 +21,6 @@ use allranks_suite::plan::{ProgramCheck, hang};
 
 /// The longest quotation of a log line, in characters.
 const QUOTED: usize = 160;
-
-/// What was seen of a program's processes.
-#[derive(Debug)]
-pub struct ProgramRanks {
-    /// For each rank, what was seen of it.
-    pub ranks: Vec<RankSeen>,
-    /// How the launcher's own process ended; none if the ranks were started without one.
-    pub launcher: Option<RankExit>,
-    /// Why the harness killed the program; none if it ended by itself.
-    pub stopped: Option<Stopped>,
-    /// Processes that still ran after all ranks had ended: the rank that each belongs to, if known, and its command.
-    pub orphans: Vec<(Option<Rank>, String)>,
-}
-
-/// What was seen of one rank.
-#[derive(Debug)]
-pub struct RankSeen {
-    /// The exit record of each start before the last; none where there is none.
-    pub earlier: Vec<Option<ExitRecord>>,
-    /// The exit record that its rank wrapper wrote, as read before anything was killed; none if there is none.
-    pub exit_record: Option<ExitRecord>,
-    /// What was found in its log.
-    pub log_matches: LogMatches,
-}
-
-/// Why the harness killed a program.
-#[derive(Debug)]
-pub enum Stopped {
-    /// A hang verdict was given, and of the time that it took, this much were delays of the harness itself.
-    Verdict(Diagnosis, Duration),
-    /// It ran longer than the case allows; with the diagnosis at that moment, if there is one.
-    Overdue(Option<Diagnosis>),
-}
-
-impl Stopped {
-    fn diagnosis(&self) -> Option<&Diagnosis> {
-        match self {
-            Self::Verdict(diagnosis, _) => Some(diagnosis),
-            Self::Overdue(diagnosis) => diagnosis.as_ref(),
-        }
-    }
-}
-
-impl RankSeen {
-    fn end(&self) -> Option<RankExit> {
-        self.exit_record.as_ref().and_then(ExitRecord::end)
-    }
-
-    /// Returns what its launcher told it; none if it was never started.
-    pub fn slot(&self) -> Option<&Slot> {
-        self.exit_record.as_ref()?.slot.as_ref()
-    }
-
-    fn has_begun(&self) -> bool {
-        self.starts() > 0
-    }
-
-    /// Returns how often it was started.
-    fn starts(&self) -> usize {
-        let all = self.earlier.iter().chain([&self.exit_record]);
-        all.flatten().filter(|one| one.pid.is_some()).count()
-    }
-}
 
 /// The facts that a program's checks are judged by.
 pub struct ProgramEvidence<'a> {

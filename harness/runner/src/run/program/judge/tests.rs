@@ -1,6 +1,9 @@
+use std::time::Duration;
+
 use super::*;
+use crate::run::program::lines::LogMatches;
 use allranks_diagnose::{HangEvidence, diagnose};
-use allranks_model::diagnosis::HangKind;
+use allranks_model::diagnosis::{Diagnosis, HangKind};
 
 const SIZE: WorldSize = WorldSize(2);
 
