@@ -2,27 +2,20 @@
 //! killed by a signal, print, fork, or never return, and the harness goes on.
 
 use std::collections::BTreeMap;
-use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 use rayon::prelude::*;
-use serde::Deserialize;
-use serde_json::Value;
 
-use crate::probe::autoload;
-use crate::probe::{AUTOLOAD, EntryPoint};
+use super::autoload::{self, AUTOLOAD, EntryPoint};
+use super::probe_script::{
+    Found, IMPORT, NoAnswer, ProbeLine, ProbeProblem, ask, ask_imported, command, installed, lines,
+};
 use crate::world::Imported;
 use allranks_host as host;
 use allranks_model::version::torch_version;
 use allranks_suite::platform::{Platform, Start};
 
-const SCRIPT: &str = include_str!("../../python/allranks_rank/probe.py");
-/// The prefix of the lines that the probe script writes; all others are ignored.
-const LINE_PREFIX: &str = "ALLRANKS-PROBE ";
-/// What is being tried while torch loads packages by itself.
-const IMPORT: &str = "import torch";
 /// Default limit for importing torch and what a platform imports besides, from a cold disk or a network file system on
 /// a busy machine.
 pub const IMPORT_PATIENCE: Duration = Duration::from_secs(180);
@@ -111,37 +104,6 @@ fn is_plain(platform: &Platform) -> bool {
     platform.python_path.is_empty() && (platform.start == Start::Fork || imports_torch_alone)
 }
 
-/// What an interpreter has, as far as that can be known without importing it.
-struct Installed {
-    /// For each platform its first package that is not installed. None if all are, and also if that could not be asked:
-    /// then the import shows it.
-    absent: Vec<Option<String>>,
-    /// Whether torch loads packages by itself, whose import may depend on a platform's environment. True if that is not known.
-    autoloads: bool,
-}
-
-fn installed(python: &Path, platforms: &[&Platform], limit: Duration) -> Installed {
-    let asked = platforms.iter().map(|platform| {
-        serde_json::json!({"python_path": platform.python_path, "import": platform.import})
-    });
-    let wanted = serde_json::json!({"absent": asked.collect::<Vec<_>>()});
-    let command = host::python_command(python, SCRIPT, &wanted);
-    let answer = host::run_with_timeout(command, limit)
-        .ok()
-        .and_then(|(text, _)| {
-            lines(&text).find_map(|line| match line {
-                Ok(ProbeLine::Absent { absent, autoloads }) if absent.len() == platforms.len() => {
-                    Some(Installed { absent, autoloads })
-                }
-                _ => None,
-            })
-        });
-    answer.unwrap_or_else(|| Installed {
-        absent: vec![None; platforms.len()],
-        autoloads: true,
-    })
-}
-
 fn not_installed(package: &str, python: &Path) -> String {
     format!("{package} is not installed for {}", python.display())
 }
@@ -222,159 +184,6 @@ fn past_autoload(python: &Path, platform: &Platform, reason: String, limit: Dura
         (Some(None), [_, ..]) => format!("{reason}; {}", autoload::blame(&points, python)),
         (Some(None) | None, _) => reason,
     }
-}
-
-/// The script's answer about one platform.
-#[derive(Debug, Deserialize)]
-struct Found {
-    trouble: Option<ProbeProblem>,
-    torch: Option<String>,
-    #[serde(default)]
-    versions: BTreeMap<String, Option<String>>,
-    #[serde(default)]
-    distributed: bool,
-    count: Option<u64>,
-    #[serde(default)]
-    backends: BTreeMap<String, bool>,
-    #[serde(default)]
-    simulated: bool,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct ProbeProblem {
-    /// A package that is not installed.
-    missing: Option<String>,
-    /// A module whose import failed for another reason.
-    import: Option<String>,
-    /// A counting expression that failed.
-    count: Option<String>,
-    error: String,
-}
-
-/// One line that the script writes.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum ProbeLine {
-    /// What is about to be tried.
-    Trying(String),
-    /// The entry point that is about to be loaded; none when all have been loaded.
-    Loading(Option<EntryPoint>),
-    /// The results, one for each platform.
-    Found(Vec<Found>),
-    /// What is known without an import.
-    #[serde(untagged)]
-    Absent {
-        /// For each platform, the first package that is not installed.
-        absent: Vec<Option<String>>,
-        /// Whether there are packages that torch loads by itself.
-        autoloads: bool,
-    },
-}
-
-fn lines(text: &str) -> impl Iterator<Item = serde_json::Result<ProbeLine>> {
-    let ours = text
-        .lines()
-        .filter_map(|line| line.strip_prefix(LINE_PREFIX));
-    ours.map(serde_json::from_str)
-}
-
-/// The script gave no answer.
-struct NoAnswer {
-    /// The reason, in one line.
-    reason: String,
-    /// What was being tried when it ended.
-    trying: String,
-}
-
-fn ask(python: &Path, platforms: &[&Platform], limit: Duration) -> Result<Vec<Found>, NoAnswer> {
-    let shown = python.display();
-    let mut trying = String::from("the start of the interpreter");
-    let ran = host::run_with_timeout(command(python, platforms, false), limit);
-    let (text, end) = match ran {
-        Ok(ran) => ran,
-        Err(error) => {
-            let reason = format!("{shown} cannot be started: {error}");
-            return Err(NoAnswer { reason, trying });
-        }
-    };
-    for line in lines(&text) {
-        match line {
-            Ok(ProbeLine::Found(found)) => return Ok(found),
-            Ok(ProbeLine::Trying(what)) => trying = what,
-            Ok(ProbeLine::Loading(_) | ProbeLine::Absent { .. }) => {}
-            Err(error) => {
-                let reason = format!("the probe's answer makes no sense: {error}");
-                return Err(NoAnswer { reason, trying });
-            }
-        }
-    }
-    let reason = match end {
-        None => format!(
-            "{shown} did not answer within {} s, in `{trying}`",
-            limit.as_secs()
-        ),
-        Some(status) => match status.signal() {
-            Some(signal) => format!("{shown} was killed by signal {signal} in `{trying}`"),
-            None => {
-                let last = text
-                    .lines()
-                    .rev()
-                    .find(|line| !line.trim().is_empty() && !line.starts_with(LINE_PREFIX));
-                let last = last.map_or(String::new(), |line| format!(": {}", line.trim()));
-                let code = status.code().unwrap_or_default();
-                format!("{shown} ended with code {code} in `{trying}`{last}")
-            }
-        },
-    };
-    Err(NoAnswer { reason, trying })
-}
-
-/// Returns what a process that has imported torch says of platforms that need the same imports. None if it says nothing or
-/// that something is wrong: an interpreter of their own tells what.
-fn ask_imported(
-    imported: &Imported,
-    platforms: &[&Platform],
-    limit: Duration,
-) -> Option<Vec<Found>> {
-    let question = question(platforms, false);
-    let (text, _) = imported
-        .ask(SCRIPT, &question, &platforms[0].env, limit)
-        .ok()?;
-    let found = lines(&text).find_map(|line| match line {
-        Ok(ProbeLine::Found(found)) => Some(found),
-        _ => None,
-    })?;
-    let is_well = found.len() == platforms.len() && found.iter().all(|one| one.trouble.is_none());
-    is_well.then_some(found)
-}
-
-/// Returns the command of the script. The platforms need the same imports; `load` is passed on to the script.
-fn command(python: &Path, platforms: &[&Platform], load: bool) -> Command {
-    let mut command = host::python_command(python, SCRIPT, &question(platforms, load));
-    command.envs(&platforms[0].env);
-    command
-}
-
-/// Returns what the script is asked.
-fn question(platforms: &[&Platform], load: bool) -> Value {
-    let asked = platforms.iter().map(|platform| {
-        let backends = platform.backends.iter();
-        let backends = backends.map(|(name, backend)| backend.init.as_ref().unwrap_or(name));
-        serde_json::json!({
-            "device_type": platform.device_type,
-            "requires": platform.requires.keys().collect::<Vec<_>>(),
-            "count": platform.count,
-            "backends": backends.collect::<Vec<_>>(),
-        })
-    });
-    let first = platforms[0];
-    serde_json::json!({
-        "python_path": first.python_path,
-        "import": first.import,
-        "load": load,
-        "platforms": asked.collect::<Vec<_>>(),
-    })
 }
 
 /// Returns an error, the reason why the platform cannot be used, if what was found is not enough for it.

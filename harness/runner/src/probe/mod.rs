@@ -6,6 +6,7 @@ mod autoload;
 mod installations;
 mod interpreter;
 mod libtorch;
+mod probe_script;
 mod python;
 
 pub use autoload::{AUTOLOAD, EntryPoint, remedy};
