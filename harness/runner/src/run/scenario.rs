@@ -1,5 +1,6 @@
 //! Runs one scenario: a first world, and another one each time a world is lost, until every check has its result.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -35,7 +36,8 @@ pub async fn run(shared: &Shared, writer: &Arc<RecordWriter>) -> ScenarioRun {
     if let Some(program) = &scenario.case.program {
         return program::run(shared, scenario, program, (run, open_checks)).await;
     }
-    let (mut initialised, mut taken, mut late) = (false, 0, 0);
+    let mut initialised = false;
+    let mut excused = ExcusedWorlds::default();
     loop {
         if *shared.interrupt.borrow() {
             open_checks.give_up(&mut run, INTERRUPTED);
@@ -70,32 +72,8 @@ pub async fn run(shared: &Shared, writer: &Arc<RecordWriter>) -> ScenarioRun {
             }
         };
         run.issues.extend(cut(shared, &run.logs));
-        if let Some(init) = &mut result.init {
-            failed_init::excuse_exhaustion(shared, &run.logs, init);
-            if let Some(why) = failed_init::excuse_network(shared, scenario, init).await {
-                result.lost = Some(why);
-            }
-            let timeout_s = scenario.case.world.timeout_s;
-            if let Some(why) = failed_init::late_machine(init, timeout_s, result.waited_in_init) {
-                late += 1;
-                if late < LATE && !*shared.interrupt.borrow() {
-                    shared.notify(format!("{}: {why}; another world is tried", scenario.id));
-                    continue;
-                }
-                failed_init::mark_not_run(init, &why);
-                result.lost = Some(why);
-            }
-            if let Some(port) = failed_init::lost_port(shared, &run.logs, init, &result.ports) {
-                taken += 1;
-                if taken < PORTS && !*shared.interrupt.borrow() {
-                    shared.notify(format!("port {port} was taken before a world could use it"));
-                    continue;
-                }
-                // With each of several ports alike, and no process at it, it is the backend that listens twice.
-                if is_held(port) {
-                    failed_init::blame_machine(init, "another process took the port");
-                }
-            }
+        if excuse_init(shared, scenario, &run.logs, &mut result, &mut excused).await {
+            continue;
         }
         let interrupted = *shared.interrupt.borrow();
         writer.learn(&result.ranks);
@@ -127,6 +105,54 @@ pub async fn run(shared: &Shared, writer: &Arc<RecordWriter>) -> ScenarioRun {
     shrink_failures(shared, scenario, round, &mut open_checks).await;
     run.ended = Instant::now();
     run
+}
+
+/// How many worlds of a scenario have failed to initialise for a reason that is not the backend's.
+#[derive(Default)]
+struct ExcusedWorlds {
+    /// Those whose port was taken.
+    taken: u32,
+    /// Those whose ranks the machine did not let run.
+    late: u32,
+}
+
+/// Says of a world that did not initialise what is not the backend's fault. Returns true if another world is to be tried in its place.
+async fn excuse_init(
+    shared: &Shared,
+    scenario: &Scenario,
+    logs: &[PathBuf],
+    result: &mut WorldResult,
+    excused: &mut ExcusedWorlds,
+) -> bool {
+    let Some(init) = &mut result.init else {
+        return false;
+    };
+    failed_init::excuse_exhaustion(shared, logs, init);
+    if let Some(why) = failed_init::excuse_network(shared, scenario, init).await {
+        result.lost = Some(why);
+    }
+    let timeout_s = scenario.case.world.timeout_s;
+    if let Some(why) = failed_init::late_machine(init, timeout_s, result.waited_in_init) {
+        excused.late += 1;
+        if excused.late < LATE && !*shared.interrupt.borrow() {
+            shared.notify(format!("{}: {why}; another world is tried", scenario.id));
+            return true;
+        }
+        failed_init::mark_not_run(init, &why);
+        result.lost = Some(why);
+    }
+    if let Some(port) = failed_init::lost_port(shared, logs, init, &result.ports) {
+        excused.taken += 1;
+        if excused.taken < PORTS && !*shared.interrupt.borrow() {
+            shared.notify(format!("port {port} was taken before a world could use it"));
+            return true;
+        }
+        // With each of several ports alike, and no process at it, it is the backend that listens twice.
+        if is_held(port) {
+            failed_init::blame_machine(init, "another process took the port");
+        }
+    }
+    false
 }
 
 /// Random sequences that failed, and are not known to, are cut down.

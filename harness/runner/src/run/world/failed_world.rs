@@ -94,6 +94,11 @@ impl WorldState<'_> {
             return;
         }
         self.result.lost = Some(what);
+        self.keep_failure(failure, check_result);
+    }
+
+    /// Makes the result of a failure that of the check in flight, of `init`, or of `teardown`.
+    fn keep_failure(&mut self, failure: &WorldFailure, mut check_result: CheckResult) {
         match self.failed_step(failure).map(|pending| &pending.purpose) {
             Some(Purpose::Check(index, _) | Purpose::Script(index, _)) => {
                 let index = *index;
