@@ -22,6 +22,8 @@ pub(super) enum StackClass {
     AvgDividedTwice,
     /// The sum in place of the smallest or the largest.
     OpDidSum,
+    /// Gradients, divided by another number than asked for.
+    DividedOtherwise,
     /// The smallest in place of the largest.
     DidMin,
     /// The largest in place of the smallest.
@@ -102,6 +104,7 @@ impl StackClass {
             Self::AvgDidSum => "the sum in place of the average",
             Self::AvgDividedTwice => "the average was divided by the number of ranks twice",
             Self::OpDidSum => "the sum in place of the smallest or the largest",
+            Self::DividedOtherwise => "gradients were divided by another number than asked for",
             Self::DidMin => "the smallest in place of the largest",
             Self::DidMax => "the largest in place of the smallest",
             Self::FirstRankDropped => "the first rank's contribution is missing",

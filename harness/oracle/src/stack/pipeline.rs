@@ -9,6 +9,7 @@ use serde_json::json;
 use super::class::StackClass as Class;
 use super::data::{RankData, World};
 use crate::hash::{Stream, below};
+use allranks_model::dtype::DType;
 use allranks_model::stack::Pipeline;
 
 /// Rows of a microbatch, and columns.
@@ -45,6 +46,8 @@ enum StepBehaviour {
     FirstGradients,
     /// Every later stage of a rank has what the rank's first one was sent.
     FirstStage,
+    /// Gradients are divided by the number of microbatches.
+    ScaledGradients,
 }
 
 /// What a stage ends a step with.
@@ -152,8 +155,24 @@ impl Pipe {
                 gradient = self.first(&gradient);
             }
         }
+        if course == StepBehaviour::ScaledGradients {
+            for result in &mut results {
+                for gradient in result.weight.iter_mut().chain(&mut result.bias) {
+                    *gradient = self.quotient(*gradient);
+                }
+            }
+        }
         results.reverse();
         results
+    }
+
+    /// Returns a gradient divided by the number of microbatches, rounded to the element type.
+    fn quotient(self, gradient: f64) -> f64 {
+        let quotient = gradient / f64::from(self.point.microbatches);
+        match self.point.dtype {
+            DType::Float64 => quotient,
+            _ => f64::from(quotient as f32),
+        }
     }
 
     fn of_rank(self, rank: u32) -> RankData {
@@ -194,6 +213,10 @@ impl Pipe {
         ];
         if self.count() > self.world.size {
             wrong.push((Class::KthIsFirst, of(step, StepBehaviour::FirstStage)));
+        }
+        if self.point.microbatches > 1 {
+            let scaled = of(step, StepBehaviour::ScaledGradients);
+            wrong.push((Class::DividedOtherwise, scaled));
         }
         if step > 0 {
             wrong.push((Class::Stale, of(step - 1, StepBehaviour::Right)));
