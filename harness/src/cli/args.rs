@@ -9,12 +9,12 @@ use clap::{Args, Parser, Subcommand};
 
 use super::claim_arguments::{SUBMIT_HELP, SubmitArguments, VERIFY_HELP, VerifyArguments};
 use super::expectations_arguments::{EXPECTATIONS_EXIT_CODES, ExpectationsArguments};
+use super::fleet_arguments::{FleetArguments, LauncherChoice};
 use super::history_arguments::{HistoryArguments, ReportHistory};
 use super::prove_arguments::ProveArguments;
-use super::select_arguments::{DriverChoice, LauncherChoice, SelectArguments, launcher_words};
+use super::select_arguments::{DriverChoice, SelectArguments};
 use super::suite_arguments::SuiteArguments;
 use super::watch::WatchArguments;
-use allranks_runner::world::node::Engine;
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -381,6 +381,17 @@ pub struct DiagnoseArguments {
 
 /// The arguments of `doctor`.
 #[derive(Debug, Args)]
+#[command(
+    mut_arg("launcher", |arg| arg
+        .requires("fleet")
+        .help("With --fleet: what starts the node agents, as for `run`. Default: attached")),
+    mut_arg("nodes", |arg| arg
+        .requires("fleet")
+        .help("With --fleet: number of hosts. Default: 2")),
+    mut_arg("launcher_options", |arg| arg
+        .requires("fleet")
+        .help("With --fleet: options for the launcher's command, as for `run`")),
+)]
 pub struct DoctorArguments {
     /// Print facts and findings as JSON.
     #[arg(long)]
@@ -401,38 +412,12 @@ pub struct DoctorArguments {
     /// needs a node agent on each host.
     #[arg(long)]
     pub fleet: bool,
-    /// With --fleet: what starts the node agents, as for `run`. Default: attached.
-    #[arg(long, value_name = "NAME", requires = "fleet")]
-    pub launcher: Option<LauncherChoice>,
-    /// With --fleet: number of hosts. Default: 2.
-    #[arg(long, value_name = "N", requires = "fleet", value_parser = clap::value_parser!(u32).range(1..=4096))]
-    pub nodes: Option<u32>,
-    /// With --fleet: options for the launcher's command, as for `run`.
-    #[arg(
-        long,
-        value_name = "WORDS",
-        requires = "fleet",
-        allow_hyphen_values = true
-    )]
-    pub launcher_options: Option<String>,
+    /// What starts the node agents, and on how many hosts.
+    #[command(flatten)]
+    pub agents: FleetArguments,
     /// How the doctor listens for node agents.
     #[command(flatten)]
     pub listening: ListenArguments,
-}
-
-impl DoctorArguments {
-    /// Returns what starts the node agents.
-    #[must_use]
-    pub fn engine(&self) -> Engine {
-        let engine = self.launcher.and_then(LauncherChoice::engine);
-        engine.unwrap_or(Engine::Attached)
-    }
-
-    /// Returns the options for the launcher's command.
-    #[must_use]
-    pub fn launcher_words(&self) -> Vec<String> {
-        launcher_words(self.launcher_options.as_deref())
-    }
 }
 
 /// The arguments of `schema`.

@@ -27,11 +27,7 @@ pub fn doctor_fleet(
     out: &mut impl Write,
     err: &mut (impl Write + Send),
 ) -> Result<Exit, Failure> {
-    let request = FleetRequest {
-        engine: arguments.engine(),
-        count: arguments.nodes.unwrap_or(2),
-        words: arguments.launcher_words(),
-    };
+    let request = FleetRequest::of_hosts(&arguments.agents);
     let folder = tempfile::Builder::new()
         .prefix("allranks-doctor-")
         .tempdir()?;

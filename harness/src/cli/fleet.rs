@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::Failure;
 use super::args::ListenArguments;
-use super::select_arguments::SelectArguments;
+use super::fleet_arguments::{FleetArguments, LauncherChoice};
 use crate::kubernetes::{Manifests, PodOptions};
 use allranks_report::command_line;
 use allranks_runner::world::node::{self, ANYWHERE, Engine, EngineCommand, NodesSettings};
@@ -25,9 +25,9 @@ impl FleetRequest {
     ///
     /// # Errors
     /// Words are given for a launcher that takes none.
-    pub fn of(arguments: &SelectArguments) -> Result<Option<Self>, Failure> {
-        let words = arguments.launcher_words();
-        if !words.is_empty() && !arguments.takes_launcher_words() {
+    pub fn of(arguments: &FleetArguments) -> Result<Option<Self>, Failure> {
+        let words = arguments.words();
+        if !words.is_empty() && !arguments.takes_words() {
             return Err(Failure::Usage(
                 "--launcher-options are words for srun, mpirun, torchrun or Pods".to_owned(),
                 "add --launcher slurm, mpi, torchrun or kubernetes".to_owned(),
@@ -38,6 +38,17 @@ impl FleetRequest {
             count: arguments.nodes.unwrap_or(1),
             words,
         }))
+    }
+
+    /// Returns the hosts that the arguments ask for where nothing but hosts is asked for: two whose agents people start, unless they
+    /// say otherwise.
+    pub fn of_hosts(arguments: &FleetArguments) -> Self {
+        let engine = arguments.launcher.and_then(LauncherChoice::engine);
+        Self {
+            engine: engine.unwrap_or(Engine::Attached),
+            count: arguments.nodes.unwrap_or(2),
+            words: arguments.words(),
+        }
     }
 
     /// Returns the engine's command; none if people start the agents.

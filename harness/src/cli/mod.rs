@@ -15,6 +15,7 @@ mod expectations_arguments;
 mod explain;
 mod files_of_run;
 mod fleet;
+mod fleet_arguments;
 mod history;
 mod history_arguments;
 mod inputs;

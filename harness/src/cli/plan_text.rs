@@ -42,7 +42,7 @@ pub fn print(
         if refused > 0 {
             write!(out, " ({refused} must be refused)")?;
         }
-        if arguments.select.nodes.is_some() || scenario.placement.nodes() > 1 {
+        if arguments.select.fleet.nodes.is_some() || scenario.placement.nodes() > 1 {
             write!(out, " on {}", on_nodes(&scenario.placement))?;
         }
         writeln!(out)?;
@@ -69,7 +69,7 @@ pub fn print(
 
 /// Writes how node agents would be started; nothing if there are none.
 fn write_agents(arguments: &SelectArguments, out: &mut impl Write) -> Result<(), Failure> {
-    let Some(request) = FleetRequest::of(arguments)? else {
+    let Some(request) = FleetRequest::of(&arguments.fleet)? else {
         return Ok(());
     };
     match request.command() {

@@ -11,6 +11,7 @@ use std::time::Duration;
 use rayon::prelude::*;
 
 use super::Failure;
+use super::fleet_arguments::FleetArguments;
 use super::read_run::read;
 use super::select_arguments::{DriverChoice, SelectArguments};
 use crate::suite::Suite;
@@ -293,7 +294,7 @@ pub fn selected_cases(
         && arguments.world_size.is_empty()
         && arguments.filter.is_empty()
         && arguments.shard.is_none()
-        && arguments.launcher.is_none()
+        && arguments.fleet.launcher.is_none()
         && arguments.driver.is_none());
     let is_selected = |case: &&Arc<Case>| {
         let profile = selection.profile.as_ref();
@@ -345,9 +346,9 @@ fn selection(
         world_sizes: arguments.world_size.clone(),
         filters: arguments.filter.clone(),
         shard: share(arguments)?,
-        launcher: arguments.launcher.map(Launcher::from),
+        launcher: arguments.fleet.launcher.map(Launcher::from),
         is_elsewhere: false,
-        nodes: nodes(arguments)?,
+        nodes: nodes(&arguments.fleet)?,
         programs: arguments.driver.as_ref().map(|driver| match driver {
             DriverChoice::Program => true,
             DriverChoice::Python | DriverChoice::Libtorch | DriverChoice::Command(_) => false,
@@ -378,7 +379,7 @@ fn share(arguments: &SelectArguments) -> Result<Option<Share>, Failure> {
 ///
 /// # Errors
 /// Nodes are asked for, and no launcher that has any.
-fn nodes(arguments: &SelectArguments) -> Result<Option<u32>, Failure> {
+fn nodes(arguments: &FleetArguments) -> Result<Option<u32>, Failure> {
     match (arguments.engine().is_some(), arguments.nodes) {
         (true, nodes) => Ok(Some(nodes.unwrap_or(1))),
         (false, None) => Ok(None),

@@ -106,7 +106,7 @@ pub(super) fn execute_in(
     let origin = origin::of(&planned, &folder);
     let request = arguments.select.request();
     let origin = origin::complete(origin, &driver, &request, &folder)?;
-    let request = FleetRequest::of(&arguments.select)?;
+    let request = FleetRequest::of(&arguments.select.fleet)?;
     let request = request.filter(|_| planned.plan.scenarios.iter().any(has_agents));
     let nodes = request.map(|request| request.settings(&arguments.listening, &folder));
     let nodes = nodes.transpose()?;
@@ -131,7 +131,7 @@ pub(super) fn execute_in(
         origin: Some(origin),
         recorded: Arc::new(reused.recorded.clone()),
         nodes,
-        launcher_options: arguments.select.launcher_words(),
+        launcher_options: arguments.select.fleet.words(),
         notices: None,
         out: folder.clone(),
     };

@@ -1,16 +1,15 @@
-//! The arguments that select what is run, on which platforms, by which driver and launcher.
+//! The arguments that select what is run, on which platforms, and by which driver.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 
+use super::fleet_arguments::FleetArguments;
 use super::suite_arguments::FilesArguments;
 use crate::suite::Request;
-use allranks_model::launcher::Launcher;
 use allranks_model::names::WorldSize;
 use allranks_runner::probe;
-use allranks_runner::world::node::Engine;
 use allranks_suite::plan::{Filter, Shard};
 
 /// What to run.
@@ -52,19 +51,9 @@ pub struct SelectArguments {
     /// platforms, whose files have no `count`: only `python` and `libtorch` can count devices.
     #[arg(long, value_name = "DRIVER")]
     pub driver: Option<DriverChoice>,
-    /// The launcher, which starts ranks: `local` is the harness itself. The others start node agents on other hosts: with `attached`,
-    /// people start them by the command that is printed; with `slurm`, `srun` does inside an allocation; with `mpi`, `mpirun`; with
-    /// `torchrun` and `--nodes`, torchrun on each host; for `kubernetes`, manifests are written. Ranks of `program:` cases have no
-    /// agents: `torchrun`, `slurm` and `mpi` start them directly, if a case names one of these. Default: what each case names.
-    #[arg(long, value_name = "NAME")]
-    pub launcher: Option<LauncherChoice>,
-    /// Number of nodes of each world, with a launcher that starts node agents. Ranks are placed in blocks, as evenly as possible.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
-    pub nodes: Option<u32>,
-    /// Options for `srun`, `mpirun` or `torchrun`, such as '--partition=test --mem=8G' or '--host a,b', separated by spaces; for
-    /// `kubernetes`, image=NAME, namespace=NAME, shm=SIZE and devices=RESOURCE:COUNT.
-    #[arg(long, value_name = "WORDS", allow_hyphen_values = true)]
-    pub launcher_options: Option<String>,
+    /// What starts the ranks, and on how many nodes.
+    #[command(flatten)]
+    pub fleet: FleetArguments,
     /// Seconds that importing torch and a platform's other modules may take, both when platforms are looked for and in a rank.
     #[arg(long, value_name = "SECONDS", default_value_t = probe::IMPORT_PATIENCE.as_secs(), value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub import_patience: u64,
@@ -77,12 +66,6 @@ pub struct SelectArguments {
     pub require: Vec<String>,
 }
 
-/// Splits words for a launcher's command at spaces.
-pub(super) fn launcher_words(options: Option<&str>) -> Vec<String> {
-    let words = options.unwrap_or_default().split_whitespace();
-    words.map(str::to_owned).collect()
-}
-
 impl SelectArguments {
     /// Returns how long importing torch, and what a platform imports besides, may take.
     #[must_use]
@@ -90,85 +73,10 @@ impl SelectArguments {
         Duration::from_secs(self.import_patience)
     }
 
-    /// Returns what starts node agents; `None` if there are none. Under `torchrun` there are some only where nodes are asked for:
-    /// without them it starts the ranks of programs on this machine.
-    #[must_use]
-    pub const fn engine(&self) -> Option<Engine> {
-        match (self.launcher, self.nodes) {
-            (None, _) | (Some(LauncherChoice::Torchrun), None) => None,
-            (Some(launcher), _) => launcher.engine(),
-        }
-    }
-
-    /// Returns true if the launcher takes options.
-    #[must_use]
-    pub const fn takes_launcher_words(&self) -> bool {
-        match self.launcher {
-            None | Some(LauncherChoice::Local | LauncherChoice::Attached) => false,
-            Some(
-                LauncherChoice::Slurm
-                | LauncherChoice::Mpi
-                | LauncherChoice::Torchrun
-                | LauncherChoice::Kubernetes,
-            ) => true,
-        }
-    }
-
-    /// Returns the options for the launcher's command.
-    #[must_use]
-    pub fn launcher_words(&self) -> Vec<String> {
-        launcher_words(self.launcher_options.as_deref())
-    }
-
     /// Returns what to load.
     #[must_use]
     pub fn request(&self) -> Request {
         self.files.request(&self.cases)
-    }
-}
-
-/// A launcher, as the command line names it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum LauncherChoice {
-    /// The harness itself.
-    Local,
-    /// PyTorch's own.
-    Torchrun,
-    /// Node agents that people start.
-    Attached,
-    /// Node agents that `srun` starts.
-    Slurm,
-    /// Node agents that `mpirun` starts.
-    Mpi,
-    /// Node agents in Pods.
-    Kubernetes,
-}
-
-impl LauncherChoice {
-    /// Returns what starts node agents; `None` if there are none.
-    pub(super) const fn engine(self) -> Option<Engine> {
-        match self {
-            Self::Local => None,
-            Self::Attached => Some(Engine::Attached),
-            Self::Slurm => Some(Engine::Slurm),
-            Self::Mpi => Some(Engine::Mpi),
-            Self::Torchrun => Some(Engine::Torchrun),
-            Self::Kubernetes => Some(Engine::Kubernetes),
-        }
-    }
-}
-
-impl From<LauncherChoice> for Launcher {
-    fn from(choice: LauncherChoice) -> Self {
-        match choice {
-            // An agent starts ranks as the harness does.
-            LauncherChoice::Local | LauncherChoice::Attached | LauncherChoice::Kubernetes => {
-                Self::Local
-            }
-            LauncherChoice::Torchrun => Self::Torchrun,
-            LauncherChoice::Slurm => Self::Slurm,
-            LauncherChoice::Mpi => Self::Mpi,
-        }
     }
 }
 
