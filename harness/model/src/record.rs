@@ -150,7 +150,9 @@ pub struct ScenarioRecord {
     /// Where it ran: its column of the matrix.
     pub column: Column,
     /// Why the scenario did not run, or why its world failed; `None` if neither happened.
-    pub trouble: Option<String>,
+    /// In JSON the field is `trouble`.
+    #[serde(rename = "trouble")]
+    pub failure: Option<String>,
     /// When it began, in milliseconds since the run began.
     pub start_ms: u64,
     /// How long it took, in milliseconds.

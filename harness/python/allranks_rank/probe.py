@@ -104,16 +104,16 @@ def import_modules(wanted: Object) -> tuple[dict[str, ModuleType], Object | None
     return names, None
 
 
-def probe(wanted: Object, names: dict[str, ModuleType], trouble: Object | None) -> Object:
+def probe(wanted: Object, names: dict[str, ModuleType], problem: Object | None) -> Object:
     """Returns what is there of one platform: one entry of ``found``.
 
     Args:
         wanted: one entry of ``platforms``.
         names: the packages that its expression ``count`` sees.
-        trouble: why its modules could not be imported, None if they were.
+        problem: why its modules could not be imported, None if they were.
     """
-    found: Object = {"trouble": trouble, "torch": None, "versions": {}, "count": None, "backends": {}}
-    if trouble is not None:
+    found: Object = {"problem": problem, "torch": None, "versions": {}, "count": None, "backends": {}}
+    if problem is not None:
         return found
     torch: Any = names["torch"]
     found["torch"] = str(torch.__version__)
@@ -129,7 +129,7 @@ def probe(wanted: Object, names: dict[str, ModuleType], trouble: Object | None) 
         try:
             found["count"] = int(eval(wanted["count"], dict(names)))
         except Exception as error:
-            found["trouble"] = {"count": wanted["count"], "error": explain(error)}
+            found["problem"] = {"count": wanted["count"], "error": explain(error)}
     return found
 
 

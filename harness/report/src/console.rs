@@ -133,8 +133,8 @@ impl<'a, W: Write> Console<'a, W> {
             }
             Record::Scenario(scenario) => {
                 self.done.scenarios += 1;
-                if let Some(trouble) = &scenario.trouble {
-                    let text = format!("world of {}: {}", scenario.id, one_line(trouble));
+                if let Some(failure) = &scenario.failure {
+                    let text = format!("world of {}: {}", scenario.id, one_line(failure));
                     self.aside(&clip(&one_line(&text), 500))?;
                 }
             }

@@ -109,8 +109,8 @@ pub fn details(
     }
     let seen = pairs(check).map(|(name, value)| format!("{name}: {value}"));
     line("observed", &seen.collect::<Vec<_>>().join(", "));
-    if let Some(trouble) = scenario.and_then(|scenario| scenario.trouble.as_deref()) {
-        line("world", trouble);
+    if let Some(failure) = scenario.and_then(|scenario| scenario.failure.as_deref()) {
+        line("world", failure);
     }
     if let Some(reason) = &check.expectation {
         line("because", &format!("{} ({})", reason.text, reason.at));

@@ -46,7 +46,7 @@ pub fn review(run: &Run, folder: &Path, plan: &Replan, rejections: &mut Rejectio
             rejections.add(Reason::ImplausiblePass, text);
         }
         // Of a world that could not be started there are no ranks; its checks say so.
-        if record.worlds == 0 || (record.trouble.is_some() && record.ranks.is_empty()) {
+        if record.worlds == 0 || (record.failure.is_some() && record.ranks.is_empty()) {
             continue;
         }
         if record.ranks.len() != scenario.world_size.0 as usize {
@@ -109,11 +109,11 @@ fn implausible(
     }
     let is_right =
         |check: &&CheckRecord| matches!(check.outcome, Outcome::Pass | Outcome::Unsupported);
-    if let Some(trouble) = &record.trouble
+    if let Some(failure) = &record.failure
         && checks.iter().all(is_right)
     {
         return Some(format!(
-            "every check is right, and its world failed: {trouble}"
+            "every check is right, and its world failed: {failure}"
         ));
     }
     // Scripts and programs may end ranks in other ways.

@@ -139,7 +139,7 @@ fn scenario(check: &CheckRecord) -> Record {
         case: check.case.clone(),
         title: "made up".into(),
         column: check.column.clone(),
-        trouble: None,
+        failure: None,
         start_ms: 0,
         duration_ms: 10,
         worlds: 1,

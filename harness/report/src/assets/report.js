@@ -529,7 +529,7 @@
     showPanel(cases[scenario.case].title || cases[scenario.case].id,
       columnLine(column),
       first ? card(first, true) : make("code", { class: "id" }, scenario.id),
-      scenario.trouble && make("ul", { class: "troubles" }, make("li", {}, scenario.trouble)),
+      scenario.failure && make("ul", { class: "issues" }, make("li", {}, scenario.failure)),
       timelineParts(scenario, first),
       make("p", { class: "where" }, `${counted(scenario.worlds, "world")}, took ${lasting(scenario.duration_ms)}, began ${lasting(scenario.start_ms)} into the run`),
       make("table", { class: "plain" }, make("thead", {}, make("tr", {}, ["rank", "process", "end", "log"].map((name) => make("th", { scope: "col" }, name)))),
@@ -738,11 +738,11 @@
   ];
   byId("facts").append(...facts.filter(([, value]) => value !== null).map(([name, value]) =>
     make("div", {}, make("dt", {}, name), make("dd", { class: name === "command" ? "mono" : null }, value))));
-  const troubles = [...run.troubles];
-  if (run.missing > 0) troubles.push(`${counted(run.missing, "check")} planned and never recorded`);
-  if (data.omitted > 0) troubles.push(`${counted(data.omitted, "more check")} would be lines in full, had there been room; they are counted in the matrix and are in results.jsonl`);
-  byId("troubles").hidden = troubles.length === 0;
-  byId("troubles").append(...troubles.map((text) => make("li", {}, text)));
+  const issues = [...run.issues];
+  if (run.missing > 0) issues.push(`${counted(run.missing, "check")} planned and never recorded`);
+  if (data.omitted > 0) issues.push(`${counted(data.omitted, "more check")} would be lines in full, had there been room; they are counted in the matrix and are in results.jsonl`);
+  byId("issues").hidden = issues.length === 0;
+  byId("issues").append(...issues.map((text) => make("li", {}, text)));
   byId("absent").hidden = run.absent.length === 0;
   byId("absent").querySelector("summary").textContent = `${counted(run.absent.length, "platform or backend", "platforms or backends")} not run, for not being here`;
   byId("absent").querySelector("ul").append(...run.absent.map((text) => make("li", {}, text)));

@@ -128,7 +128,7 @@ struct Run {
     missing: u64,
     duration_ms: Option<u64>,
     exit: Option<String>,
-    troubles: Vec<String>,
+    issues: Vec<String>,
     absent: Vec<String>,
     counts: Vec<u64>,
 }
@@ -510,7 +510,7 @@ fn run<C: CheckSet>(results: &Results<C>) -> Run {
             .end
             .as_ref()
             .map(|end| format!("{} ({})", end.exit_code, exit_meaning(end.exit_code))),
-        troubles: issues.map(|text| clip(&one_line(text), 2_000)).collect(),
+        issues: issues.map(|text| clip(&one_line(text), 2_000)).collect(),
         absent: results.absences(),
         counts: Status::ALL
             .iter()

@@ -17,7 +17,7 @@ pub(super) struct Scenario {
     id: String,
     case: usize,
     column: usize,
-    trouble: Option<String>,
+    failure: Option<String>,
     start_ms: u64,
     duration_ms: u64,
     worlds: u32,
@@ -75,8 +75,8 @@ impl Scenario {
             id,
             case,
             column,
-            trouble: scenario
-                .trouble
+            failure: scenario
+                .failure
                 .as_deref()
                 .map(|text| clip(&one_line(text), 2_000)),
             start_ms: scenario.start_ms,

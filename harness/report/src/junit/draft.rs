@@ -131,8 +131,8 @@ fn run_problems_suite<C: CheckSet>(results: &Results<C>) -> Option<SuiteDraft> {
     let with_checks: BTreeSet<&ScenarioId> = checks.briefs().map(|check| check.scenario).collect();
     for scenario in &results.scenarios {
         if !with_checks.contains(&scenario.id) {
-            let trouble = scenario.trouble.as_deref().unwrap_or("it left no check");
-            add(scenario.id.to_string(), "no-check", trouble);
+            let failure = scenario.failure.as_deref().unwrap_or("it left no check");
+            add(scenario.id.to_string(), "no-check", failure);
         }
     }
     if all.is_empty() {

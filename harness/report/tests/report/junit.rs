@@ -161,7 +161,7 @@ fn a_run_that_was_cut_off_is_valid_and_not_green() {
 fn a_scenario_without_checks_is_an_error() {
     let mut results = sample::results(Shape::default());
     let lost = results.scenarios[0].id.clone();
-    results.scenarios[0].trouble = Some("no world".into());
+    results.scenarios[0].failure = Some("no world".into());
     results.checks.retain(|check| check.scenario != lost);
     let document = valid(&results, Dialect::Strict);
     let case = document
@@ -173,14 +173,14 @@ fn a_scenario_without_checks_is_an_error() {
 }
 
 #[test]
-fn trouble_in_any_words_is_told_in_them() {
+fn a_failure_in_any_words_is_told_in_them() {
     for text in HOSTILE {
         let mut results = sample::results(Shape {
             columns: 1,
             ..Shape::default()
         });
         let lost = results.scenarios[0].id.clone();
-        results.scenarios[0].trouble = Some(format!("{text} ]]></error><error>"));
+        results.scenarios[0].failure = Some(format!("{text} ]]></error><error>"));
         results.checks.retain(|check| check.scenario != lost);
         for dialect in DIALECTS {
             let document = valid(&results, dialect);

@@ -290,7 +290,7 @@ fn add_scenario(
         case: (*case).into(),
         title: (*title).into(),
         column: column.clone(),
-        trouble: labels
+        failure: labels
             .iter()
             .any(|(_, outcome)| matches!(outcome, Outcome::Hang | Outcome::Crash))
             .then(|| "the world was lost in this scenario and started again".to_owned()),
@@ -479,7 +479,7 @@ fn make_hostile(results: &mut Results) {
     results.run.profile = Some(hostile().into());
     for scenario in &mut results.scenarios {
         scenario.title.push_str(hostile());
-        scenario.trouble = Some(hostile().into());
+        scenario.failure = Some(hostile().into());
         for rank in &mut scenario.ranks {
             rank.end.push_str(hostile());
             for span in &mut rank.spans {

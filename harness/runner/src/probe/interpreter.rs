@@ -140,9 +140,9 @@ fn probe_within(
 }
 
 fn observe(python: &Path, platform: &Platform, found: Found, limit: Duration) -> Observed {
-    let is_import = |trouble: &ProbeProblem| trouble.import.as_deref() == Some("torch");
+    let is_import = |problem: &ProbeProblem| problem.import.as_deref() == Some("torch");
     let usable = check_usable(python, platform, &found).map_err(|reason| {
-        match found.trouble.as_ref().is_some_and(is_import) {
+        match found.problem.as_ref().is_some_and(is_import) {
             true => past_autoload(python, platform, reason, limit),
             false => reason,
         }
@@ -194,7 +194,7 @@ fn check_usable(python: &Path, platform: &Platform, found: &Found) -> Result<(),
         import,
         count,
         error,
-    }) = &found.trouble
+    }) = &found.problem
     {
         return Err(match (missing, import, count) {
             (Some(package), _, _) => not_installed(package, python),
@@ -349,7 +349,7 @@ class t:
     }
 
     #[test]
-    fn platforms_that_need_the_same_imports_share_an_interpreter_and_no_trouble() {
+    fn platforms_that_need_the_same_imports_share_an_interpreter_and_no_problem() {
         let folder = tempfile::tempdir().unwrap();
         let starts = folder.path().join("starts");
         let torch = format!("open({starts:?}, 'a').write('x')\n{TORCH}");

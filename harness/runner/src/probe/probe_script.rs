@@ -57,7 +57,7 @@ pub fn installed(python: &Path, platforms: &[&Platform], limit: Duration) -> Ins
 #[derive(Debug, Deserialize)]
 pub struct Found {
     /// What is wrong; none if nothing is.
-    pub trouble: Option<ProbeProblem>,
+    pub problem: Option<ProbeProblem>,
     /// The version of torch; none if it could not be imported.
     pub torch: Option<String>,
     /// The versions of packages that platforms require, by name; none of one that is not installed.
@@ -192,7 +192,7 @@ pub fn ask_imported(
         Ok(ProbeLine::Found(found)) => Some(found),
         _ => None,
     })?;
-    let is_well = found.len() == platforms.len() && found.iter().all(|one| one.trouble.is_none());
+    let is_well = found.len() == platforms.len() && found.iter().all(|one| one.problem.is_none());
     is_well.then_some(found)
 }
 

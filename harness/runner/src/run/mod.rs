@@ -308,7 +308,7 @@ impl Session {
     pub async fn scenario(&self, scenario: Arc<Scenario>, round: u32) -> Vec<Record> {
         let permit = self.admit(&scenario).await;
         let (sender, mut receiver) = mpsc::unbounded_channel();
-        // The scenario's record has the first of its issues, if there is no other trouble.
+        // The scenario's record has the first of its issues, if there is no other failure.
         self.run_scenario(permit, scenario, round, sender).await;
         let mut records = Vec::new();
         while let Ok(record) = receiver.try_recv() {
@@ -360,7 +360,7 @@ impl Session {
             Err(error) => scenario::broken(&writer, &error.to_string()),
         };
         let issues: Vec<String> = std::mem::take(&mut run.issues);
-        run.trouble = run.trouble.or_else(|| issues.first().cloned());
+        run.failure = run.failure.or_else(|| issues.first().cloned());
         writer.end(run);
         let issues = issues
             .iter()

@@ -98,7 +98,7 @@ impl OpenChecks {
     /// Writes that no world will make what is open, with the reason `why`; what failed once stays failed. Init and teardown that
     /// were not made are not run either.
     pub fn give_up(&mut self, run: &mut ScenarioRun, why: &str) {
-        run.trouble.get_or_insert_with(|| why.to_owned());
+        run.failure.get_or_insert_with(|| why.to_owned());
         for check_result in [&mut run.init, &mut run.end] {
             if check_result.outcome == Outcome::NotRun {
                 *check_result = CheckResult::not_run(why);

@@ -157,7 +157,7 @@ impl RecordWriter {
             case: scenario.case.id.clone(),
             title: scenario.case.title.clone(),
             column: self.column(),
-            trouble: run.trouble,
+            failure: run.failure,
             start_ms: (run.began - self.shared.started).as_millis() as u64,
             duration_ms: (run.ended - run.began).as_millis() as u64,
             worlds: run.worlds,

@@ -191,7 +191,7 @@ fn absorb(run: &mut ScenarioRun, result: WorldResult, initialised: &mut bool) {
         run.end = end;
     }
     if let Some(lost) = result.lost {
-        run.trouble = Some(lost);
+        run.failure = Some(lost);
     }
     run.ranks = result.ranks;
 }

@@ -15,7 +15,7 @@ pub struct ScenarioRun {
     /// Result of the check `teardown`.
     pub end: CheckResult,
     /// Why the last lost world was lost, or why the scenario did not run; none if neither happened.
-    pub trouble: Option<String>,
+    pub failure: Option<String>,
     /// Problems of the harness itself, whatever the check results say.
     pub issues: Vec<String>,
     /// What is known of the ranks of the last world.
@@ -41,7 +41,7 @@ impl ScenarioRun {
         Self {
             init: CheckResult::not_run("it was not started"),
             end: CheckResult::not_run("it was not started"),
-            trouble: None,
+            failure: None,
             issues: Vec::new(),
             ranks: Vec::new(),
             logs: scenario

@@ -146,8 +146,9 @@ pub struct Build {
     pub device_names: Vec<String>,
     /// For each device, whether it says that it can reach the memory of each other one; `None` if that was not asked.
     pub peers: Option<Vec<Vec<bool>>>,
-    /// Why it could not be asked for devices; `None` if it could.
-    pub trouble: Option<String>,
+    /// Why it could not be asked for devices; `None` if it could. In JSON the field is `trouble`.
+    #[serde(rename = "trouble")]
+    pub devices_error: Option<String>,
     /// The backends that other packages have registered.
     pub plugins: Vec<Plugin>,
     /// The backend that torch takes where none is named, by device type.

@@ -352,7 +352,7 @@ fn seeded() -> Vec<SeededFault> {
         (
             "devices-unasked",
             Fault,
-            torch(|build| build.trouble = Some("RuntimeError: driver".to_owned())),
+            torch(|build| build.devices_error = Some("RuntimeError: driver".to_owned())),
         ),
         (
             "cpu-wheel-with-gpu",

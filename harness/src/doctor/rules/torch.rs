@@ -179,11 +179,11 @@ pub(super) fn distributed(facts: &Facts) -> Vec<Finding> {
             "install a wheel from pytorch.org or PyPI, or build with USE_DISTRIBUTED=1",
         ));
     }
-    if let Some(trouble) = &build.trouble {
+    if let Some(error) = &build.devices_error {
         found.push(Finding::new(
             Fault,
             "devices-unasked",
-            format!("torch cannot ask for its devices: {trouble}"),
+            format!("torch cannot ask for its devices: {error}"),
             "the driver or the runtime of the vendor is not as torch expects it",
             "see whether the vendor's own tool lists the devices; install the driver this torch was built for",
         ));

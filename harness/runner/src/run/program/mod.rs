@@ -148,7 +148,7 @@ async fn run_program(
     let patience = Duration::from_secs_f64(scenario.case.world.deadline_s);
     let mut monitor = Monitor::new(&token, &folders.call_traces, patience);
     let Some(end) = wait(shared, (program, size), &mut commands, &mut monitor).await else {
-        run.trouble = unkilled(&commands.kill().await);
+        run.failure = unkilled(&commands.kill().await);
         return Ok(false);
     };
     let (seen, unkilled) = collect(
@@ -171,7 +171,7 @@ async fn run_program(
     };
     judge(scenario, &evidence, run, open_checks);
     if unkilled.is_some() {
-        run.trouble = unkilled;
+        run.failure = unkilled;
     }
     Ok(true)
 }
@@ -268,7 +268,7 @@ fn judge(
     let failed = |check_result: &CheckResult| {
         (check_result.outcome != Outcome::Pass).then(|| check_result.summary.clone())
     };
-    let mut trouble = failed(&run.init);
+    let mut failure = failed(&run.init);
     for (index, check) in scenario.checks.iter().enumerate() {
         let Some(program_check) = check.program_check() else {
             continue;
@@ -277,8 +277,8 @@ fn judge(
             duration_us: took.as_micros() as u64,
             ..evidence.judge(program_check)
         };
-        trouble = trouble.or_else(|| failed(&check_result));
+        failure = failure.or_else(|| failed(&check_result));
         open_checks.take(&run.ranks, index, check_result);
     }
-    run.trouble = trouble.or_else(|| failed(&run.end));
+    run.failure = failure.or_else(|| failed(&run.end));
 }

@@ -1,4 +1,4 @@
 # What one rank alone must raise.
 mark("moves made")
 hold("moves made", STAYING)
-problems.extend(trouble for trouble in elsewhere if not side.check([f"kept {trouble.split(':')[0]}"]))
+problems.extend(problem for problem in elsewhere if not side.check([f"kept {problem.split(':')[0]}"]))
