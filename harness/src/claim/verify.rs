@@ -168,22 +168,42 @@ fn examine(
         }
         Err(SuiteError::Io(error)) => return Err(error),
     };
-    let Some(plan) = replan(&suite, &product, &runs, rejections) else {
-        return Ok(());
-    };
     let own_root = scratch.join("suite").display().to_string();
     let is_own = |entry: &Entry| entry.at.starts_with(&own_root);
-    for (number, run) in (1..).zip(&runs) {
+    judge(
+        folder,
+        &suite,
+        &is_own,
+        (&product, &runs),
+        review,
+        rejections,
+    );
+    Ok(())
+}
+
+/// Judges the records of a package's runs by the suite with the package's files. `is_own`: whether an expectation is the suite's own.
+fn judge(
+    folder: &Path,
+    suite: &Suite,
+    is_own: &dyn Fn(&Entry) -> bool,
+    (product, runs): (&Product, &[Run; 2]),
+    review: &mut Review,
+    rejections: &mut Rejections,
+) {
+    let Some(plan) = replan(suite, product, runs, rejections) else {
+        return;
+    };
+    for (number, run) in (1..).zip(runs) {
         let own = folder.join(format!("runs/{number}"));
-        run.check_records(&own, &plan, &suite, &is_own, rejections);
+        run.check_records(&own, &plan, suite, is_own, rejections);
     }
-    agreement::check_results(&runs, &plan, &suite, rejections);
+    agreement::check_results(runs, &plan, suite, rejections);
     let checks = &runs[0].results.checks;
-    check_left_out(&plan, &suite, rejections);
+    check_left_out(&plan, suite, rejections);
     review.coverage = Some(Coverage::of(checks, &suite.requirements));
     let ids = plan.left_out.iter().map(|scenario| scenario.id.to_string());
     review.left_out = ids.collect();
-    review.waivers = waivers(&runs, &suite, folder);
+    review.waivers = waivers(runs, suite, folder);
     for waiver in review.waivers.iter().filter(|waiver| waiver.checks == 0) {
         let text = format!(
             "{}: the waiver of {} excuses nothing",
@@ -191,7 +211,6 @@ fn examine(
         );
         rejections.add(Reason::WaiverUnused, text);
     }
-    Ok(())
 }
 
 /// Compares the manifest with what is there. `None` if there is none that can be read.
