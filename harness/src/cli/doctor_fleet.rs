@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 
 use super::args::DoctorArguments;
 use super::fleet::FleetRequest;
-use super::running::listen_for_signals;
+use super::signals::listen_for_signals;
 use super::{Exit, Failure};
 use crate::doctor::{Finding, Severity, fleet_findings, text};
 use allranks_runner::run::{Interrupt, runtime};

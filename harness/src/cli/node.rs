@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use super::args::NodeArguments;
-use super::running::listen_for_signals;
+use super::signals::listen_for_signals;
 use super::{Exit, Failure};
 use allranks_runner::probe;
 use allranks_runner::run::{Interrupt, runtime};

@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 
 use super::prove_arguments::ProveArguments;
-use super::running::{self, listen_for_signals};
+use super::rank_limits::ranks_at_once;
+use super::signals::listen_for_signals;
 use super::{Exit, Failure, planning, run_folder};
 use crate::prove;
 use crate::prove::{
@@ -110,33 +111,46 @@ pub fn prove(
     kills.sort_by_key(|kill| order.get(&kill.name).copied());
     std::fs::remove_dir_all(folder.join("driver"))?;
 
-    let matrix = Matrix::of(&head, &kills);
+    let took = began.elapsed();
     let exit = exit(healthy.as_ref(), &kills, interrupt.is_set());
+    let is_whole = arguments.names.is_empty();
+    let findings = (&head, healthy.as_ref(), &*kills);
+    conclude(findings, took, exit, is_whole, &mut writer, (&folder, out))?;
+    Ok(exit)
+}
+
+/// Writes the end of a proof, its pages and its summary. `is_whole`: all mutants were tried.
+fn conclude(
+    (head, healthy, kills): (&Head, Option<&Healthy>, &[Kill]),
+    took: Duration,
+    exit: Exit,
+    is_whole: bool,
+    writer: &mut prove::Writer,
+    (folder, out): (&Path, &mut impl Write),
+) -> Result<(), Failure> {
+    let matrix = Matrix::of(head, kills);
     let tail = Tail {
         format: FORMAT,
-        torch: healthy
-            .as_ref()
-            .map_or_else(String::new, |one| one.torch.clone()),
+        torch: healthy.map_or_else(String::new, |one| one.torch.clone()),
         tally: matrix.counts(head.mutants),
-        duration_ms: u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
+        duration_ms: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
         exit_code: exit as u8,
     };
     writer.append(&MatrixRecord::End(tail.clone()))?;
     let pages = [
-        ("kills.md", prove::markdown(&head, healthy.as_ref(), &kills)),
-        ("kills.html", prove::html(&head, healthy.as_ref(), &kills)),
+        ("kills.md", prove::markdown(head, healthy, kills)),
+        ("kills.html", prove::html(head, healthy, kills)),
     ];
     for (name, text) in &pages {
         std::fs::write(folder.join(name), text)?;
     }
-    unkilled(&kills, &folder, out)?;
-    if arguments.names.is_empty() {
+    unkilled(kills, folder, out)?;
+    if is_whole {
         // A few mutants say nothing of the requirements of all.
-        requirements(&head, &matrix, out)?;
+        requirements(head, &matrix, out)?;
     }
     writeln!(out, "{}", prove::wrong_values_line(&matrix.wrong_values()))?;
-    summarise(&head, healthy.as_ref(), &tail, &folder, out)?;
-    Ok(exit)
+    summarise(head, healthy, &tail, folder, out)
 }
 
 /// Returns how the worlds of the proof are run.
@@ -145,7 +159,7 @@ fn settings(arguments: &ProveArguments, folder: &Path) -> Result<Settings, Failu
     Ok(Settings {
         out: folder.to_owned(),
         seed: arguments.seed,
-        ranks_at_once: running::ranks_at_once(),
+        ranks_at_once: ranks_at_once(),
         worlds_per_device: NonZeroU32::MIN,
         repeat: 1,
         driver: Driver::python(&python.path, folder)?,

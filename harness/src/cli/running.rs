@@ -9,7 +9,6 @@ use std::time::Duration;
 use indicatif::ProgressDrawTarget;
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
-use tokio::task::AbortHandle;
 
 use super::args::RunArguments;
 use super::command_line::without_secrets;
@@ -17,7 +16,10 @@ use super::earlier::{Earlier, ReusedRecords};
 use super::files_of_run::FilesOfRun;
 use super::fleet::FleetRequest;
 use super::planning::{self, Asked, Planned};
+use super::rank_limits::{open_files, ranks_at_once, ranks_within};
+use super::required::unmet;
 use super::select_arguments::DriverChoice;
+use super::signals::{incomplete_at_signal, listen_for_signals};
 use super::until_closed::UntilClosed;
 use super::{Failure, environment, origin, plan_text, run_folder};
 use crate::conclusion::{Exit, RunIssue, end_record, exit};
@@ -163,93 +165,6 @@ fn driver(
     })
 }
 
-/// Returns the default of `--ranks-at-once`. A Gloo rank mostly waits for its peers, so a core carries several: on 2
-/// cores, profile `core` takes a fifth less time with 16 at once than with 8, for the same CPU time, and no less with
-/// 32. Ranks of scripts and programs leave the cores idle; so many of them run beside the others.
-#[must_use]
-pub fn ranks_at_once() -> Capacity {
-    let cores = std::thread::available_parallelism().map_or(2, usize::from);
-    Capacity {
-        computing: cores * 8,
-        waiting: Some(cores * 12),
-    }
-}
-
-/// Open files of this process that are for no rank.
-const OWN_FILES: u64 = 48;
-/// Open files of this process for each rank: its connection, its supervisor's, and what waits for its end.
-const FILES_PER_RANK: u64 = 4;
-
-/// Returns how many files a process may have open at a time here.
-fn open_files() -> u64 {
-    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
-    limit.current.unwrap_or(u64::MAX)
-}
-
-/// Returns how many ranks may run at a time where a process may have this many files open.
-fn ranks_within(files: u64) -> Result<usize, Failure> {
-    match files.saturating_sub(OWN_FILES) / FILES_PER_RANK {
-        0..4 => Err(Failure::Harness(format!(
-            "a process may have only {files} files open at a time here (ulimit -n); {} are needed at least",
-            OWN_FILES + 4 * FILES_PER_RANK
-        ))),
-        ranks => Ok(usize::try_from(ranks).unwrap_or(usize::MAX)),
-    }
-}
-
-/// Requirements of `--require` that no target meets.
-fn unmet(required: &[String], planned: &Planned) -> Vec<String> {
-    required
-        .iter()
-        .filter(|capability| {
-            if let Some(nodes) = nodes_of(capability) {
-                let mut placed = planned.plan.scenarios.iter();
-                return !placed.any(|scenario| scenario.placement.nodes() >= nodes);
-            }
-            let (platform, backend) = parts(capability);
-            !planned.plan.scenarios.iter().any(|scenario| {
-                scenario.platform.name == platform
-                    && backend.is_none_or(|backend| scenario.backend == backend)
-            })
-        })
-        .map(|capability| {
-            if nodes_of(capability).is_some() {
-                let why = "give --launcher attached and --nodes";
-                return format!(
-                    "`{capability}` is required, and no world was on so many nodes: {why}"
-                );
-            }
-            let (platform, _) = parts(capability);
-            let is_known = |suite: &crate::suite::Suite| {
-                suite.platforms.iter().any(|one| one.name == platform)
-            };
-            let reason = match planned
-                .absent
-                .iter()
-                .find(|absent| absent.platform.name == platform)
-            {
-                Some(absent) => &absent.reason,
-                None if is_known(&planned.suite) => "no selected case runs on it",
-                None => "there is no such platform file",
-            };
-            format!("`{capability}` is required and was not run: {reason}")
-        })
-        .collect()
-}
-
-/// Returns the number of nodes that `nodes=N` requires; none if something else is required.
-fn nodes_of(capability: &str) -> Option<usize> {
-    capability.strip_prefix("nodes=")?.parse().ok()
-}
-
-/// `platform/backend`, or a platform with any backend.
-fn parts(capability: &str) -> (&str, Option<&str>) {
-    match capability.split_once('/') {
-        Some((platform, backend)) => (platform, Some(backend)),
-        None => (capability, None),
-    }
-}
-
 type Finished = (PackedResults, Vec<RunIssue>);
 
 /// The records of a run: in its file as they come, and in memory for the reports.
@@ -325,8 +240,6 @@ fn execute(
     let (sender, mut records) = mpsc::unbounded_channel();
     let (notices, mut noticed) = mpsc::unbounded_channel();
     settings.notices = Some(notices);
-    let mut told = BTreeSet::new();
-    let mut reused = reused;
     if !reused.recorded.is_empty() {
         let kept = reused.recorded.len();
         console.note(&format!(
@@ -340,31 +253,13 @@ fn execute(
         interrupt.clone(),
         sender,
     ));
-    runtime.block_on(async {
-        loop {
-            while let Ok(notice) = noticed.try_recv() {
-                // Once, though many worlds may wait for the same.
-                if told.insert(notice.clone()) {
-                    console.note(&notice)?;
-                }
-            }
-            match tokio::time::timeout(REFRESH_PERIOD, records.recv()).await {
-                Err(_) => console.tick()?,
-                Ok(None) => return Ok::<(), io::Error>(()),
-                Ok(Some(mut record)) => {
-                    reused.amend(&mut record);
-                    console.record(&record)?;
-                    let kept = match &record {
-                        Record::Run(_) => std::mem::take(&mut reused.records),
-                        Record::Scenario(_) | Record::Check(_) | Record::End(_) => Vec::new(),
-                    };
-                    for record in std::iter::once(record).chain(kept) {
-                        run_records.add(record);
-                    }
-                }
-            }
-        }
-    })?;
+    runtime.block_on(follow(
+        &mut records,
+        &mut noticed,
+        reused,
+        &mut console,
+        &mut run_records,
+    ))?;
     let failed_to_write = run_records.unwritable.is_some();
     issues.extend(run_records.unwritable.take());
     let ended = runtime.block_on(running);
@@ -394,16 +289,38 @@ fn execute(
     Ok((results, issues))
 }
 
-/// Ends the process at a signal that comes before anything runs. What it has started sees that, and ends too.
-fn incomplete_at_signal(runtime: &Runtime) -> AbortHandle {
-    let task = runtime.spawn(async {
-        let interrupt = Interrupt::default();
-        tokio::select! {
-            () = listen_for_signals(interrupt.clone()) => {}
-            () = interrupt.wait() => std::process::exit(Exit::Incomplete as i32),
+/// Shows and keeps the records of a run until there are no more, and shows its notices.
+async fn follow<W: Write>(
+    records: &mut mpsc::UnboundedReceiver<Record>,
+    notices: &mut mpsc::UnboundedReceiver<String>,
+    mut reused: ReusedRecords,
+    console: &mut Console<'_, W>,
+    run_records: &mut RunRecords,
+) -> io::Result<()> {
+    let mut told = BTreeSet::new();
+    loop {
+        while let Ok(notice) = notices.try_recv() {
+            // Once, though many worlds may wait for the same.
+            if told.insert(notice.clone()) {
+                console.note(&notice)?;
+            }
         }
-    });
-    task.abort_handle()
+        match tokio::time::timeout(REFRESH_PERIOD, records.recv()).await {
+            Err(_) => console.tick()?,
+            Ok(None) => return Ok(()),
+            Ok(Some(mut record)) => {
+                reused.amend(&mut record);
+                console.record(&record)?;
+                let kept = match &record {
+                    Record::Run(_) => std::mem::take(&mut reused.records),
+                    Record::Scenario(_) | Record::Check(_) | Record::End(_) => Vec::new(),
+                };
+                for record in std::iter::once(record).chain(kept) {
+                    run_records.add(record);
+                }
+            }
+        }
+    }
 }
 
 /// Entries that matched nothing in a run that had everything.
@@ -423,50 +340,6 @@ fn stale<C: CheckSet>(
         .into_iter()
         .map(|entry| RunIssue::Stale(entry.at.clone()))
         .collect()
-}
-
-/// Listens for signals: the first one stops the run in good order, the second ends the process at once, and its ranks
-/// with it.
-pub(super) async fn listen_for_signals(interrupt: Interrupt) {
-    use tokio::signal::unix::{SignalKind, signal};
-
-    let (Ok(mut int), Ok(mut term)) = (
-        signal(SignalKind::interrupt()),
-        signal(SignalKind::terminate()),
-    ) else {
-        return;
-    };
-    // Under `nohup` the end of a terminal is to change nothing.
-    let mut hup = match is_hangup_ignored() {
-        true => None,
-        false => signal(SignalKind::hangup()).ok(),
-    };
-    let mut next = async || {
-        let hung_up = async {
-            match &mut hup {
-                Some(hup) => hup.recv().await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            _ = int.recv() => {}
-            _ = term.recv() => {}
-            _ = hung_up => {}
-        }
-    };
-    next().await;
-    interrupt.set();
-    next().await;
-    std::process::exit(130);
-}
-
-/// Returns true if this process was started with SIGHUP ignored, as far as the kernel tells.
-fn is_hangup_ignored() -> bool {
-    const SIGHUP: u32 = 1;
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let ignored = ignored.and_then(|set| u64::from_str_radix(set.trim(), 16).ok());
-    ignored.is_some_and(|set| set & (1 << (SIGHUP - 1)) != 0)
 }
 
 /// Writes the reports and the summary.
