@@ -9,6 +9,8 @@ use allranks_model::flight_recorder::{RecorderDump, RecorderEntry};
 
 /// Collectives whose input may have another size, or another dtype, on each member.
 const UNEVEN: &[&str] = &["gather", "scatter", "alltoall", "all_to_all"];
+/// Those of them that work on one tensor, of the same size on each member.
+const EVEN: &[&str] = &["all_gather_into_tensor", "reduce_scatter_tensor"];
 /// Collectives that have a root.
 const ROOTED: &[&str] = &["broadcast", "gather", "reduce", "scatter"];
 
@@ -68,7 +70,7 @@ pub fn issued(dump: &RecorderDump, call_trace: &CallTrace) -> BTreeMap<String, V
         one.is_over &= entry.retired;
         let thread = entry.thread_name.as_deref().unwrap_or_default();
         one.in_backward |= thread.starts_with("pt_autograd");
-        one.nature = match is_first && !UNEVEN.iter().any(|uneven| op.contains(uneven)) {
+        one.nature = match is_first && !may_be_uneven(op) {
             true => nature(entry, op),
             false => BTreeMap::new(),
         };
@@ -77,6 +79,11 @@ pub fn issued(dump: &RecorderDump, call_trace: &CallTrace) -> BTreeMap<String, V
         (key, group.into_values().collect::<Vec<_>>())
     };
     groups.into_iter().map(ordered).collect()
+}
+
+/// Returns true if the members of a collective may give another size each.
+fn may_be_uneven(op: &str) -> bool {
+    UNEVEN.iter().any(|uneven| op.contains(uneven)) && !EVEN.contains(&op)
 }
 
 /// Returns what must be the same on all members of a collective, as far as its entry tells.
@@ -167,6 +174,12 @@ pub fn has_root_of(caller: &Entry, one: &Issued) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_gathering_into_one_tensor_is_even() {
+        assert!(may_be_uneven("all_gather") && may_be_uneven("alltoall_base"));
+        assert!(!may_be_uneven("all_gather_into_tensor"));
+    }
 
     #[test]
     fn ops_have_the_names_of_calls() {
