@@ -27,6 +27,8 @@ class Recorder:
     STILL = 0.7
     PAUSE = 50
     LONGEST = 2.0
+    #: Variables with which NCCL waits on the host: then it does not count what it issues.
+    UNCOUNTED = ("TORCH_NCCL_BLOCKING_WAIT", "NCCL_BLOCKING_WAIT")
 
     def __init__(self, path: Callable[[], str], add_group: Callable[[str, bool, list[int]], None]) -> None:
         """Starts without a function: torch may not be there yet.
@@ -44,6 +46,8 @@ class Recorder:
         self.since = 0.0
         self.dumped: str | None = None
         self.not_before = 0.0
+        #: The counts of the record when it was read last, if the recorder does not count itself.
+        self.of_record: dict[str, Any] = {}
         #: Names of the groups that are in the counts.
         self.groups: set[str] = set()
 
@@ -94,21 +98,52 @@ class Recorder:
             entries += [entry for entry in other.get("entries", []) if entry["process_group"][0] not in known]
         return json.dumps(whole)
 
+    def is_counted(self) -> bool:
+        """Returns whether the recorder counts what is issued. The program may set the variables itself."""
+        words = [os.environ.get(name, "").lower() for name in self.UNCOUNTED]
+        return not any(word in ("1", "t", "true", "y", "yes") for word in words)
+
     def look(self) -> str | None:
         """Looks at the counts; writes the record when they have not changed for a while. Returns what has changed."""
         try:
             functions = self.find()
             if not functions:
                 return None
-            status = json.dumps(self.counts(functions), sort_keys=True)
             now = time.monotonic()
+            if not self.is_counted() and now >= self.not_before:
+                self.of_record = self.counts_of(self.record(functions))
+                self.pause(now)
+            status = json.dumps(self.counts(functions) | self.of_record, sort_keys=True)
             if status != self.status:
                 self.status, self.since = status, now
-            elif status != self.dumped and now - self.since >= self.STILL and now >= self.not_before:
-                self.dump()
+            elif status != self.dumped and now - self.since >= self.STILL:
+                # To read the record has put off the next time already.
+                if now >= self.not_before or self.of_record:
+                    self.dump()
             return f"{self.status} {self.dumped}"
         except Exception:
             return None
+
+    @staticmethod
+    def counts_of(record: str) -> dict[str, Any]:
+        """Returns the counts of the collectives of each group in a record, in the form of `counts`."""
+        all_counts: dict[str, Any] = {}
+        for entry in json.loads(record).get("entries", []):
+            if entry.get("is_p2p"):
+                continue
+            one = all_counts.setdefault(
+                f"record.{entry['process_group'][0]}", {"last_enqueued_collective": 0, "last_completed_collective": 0}
+            )
+            number = entry["collective_seq_id"]
+            one["last_enqueued_collective"] = max(one["last_enqueued_collective"], number)
+            if entry.get("state") == "completed":
+                one["last_completed_collective"] = max(one["last_completed_collective"], number)
+        return all_counts
+
+    def pause(self, before: float) -> None:
+        """Has the record be left alone for a time, by how long it has taken since this moment to read it."""
+        after = time.monotonic()
+        self.not_before = after + min(self.PAUSE * (after - before), self.LONGEST)
 
     def dump(self) -> None:
         """Writes the whole record."""
@@ -117,16 +152,18 @@ class Recorder:
             return
         try:
             before = time.monotonic()
-            status = json.dumps(self.counts(functions), sort_keys=True)
+            counts = self.counts(functions)
             text = self.record(functions)
+            if not self.is_counted():
+                self.of_record = self.counts_of(text)
+            status = json.dumps(counts | self.of_record, sort_keys=True)
             path = f"{self.path()}.recorder"
             with open(f"{path}.new", "w", encoding="utf-8") as file:
                 file.write(text)
             os.replace(f"{path}.new", path)
             self.status = self.dumped = status
             self.name_groups()
-            after = time.monotonic()
-            self.not_before = after + min(self.PAUSE * (after - before), self.LONGEST)
+            self.pause(before)
         except Exception:
             pass
 
@@ -145,4 +182,5 @@ class Recorder:
         """Returns what the trace's file says of the record: the counts now, and those of the record that is written."""
         if not self.functions or self.status is None:
             return None
-        return {"status": json.loads(self.status), "dumped": json.loads(self.dumped) if self.dumped else None}
+        dumped = json.loads(self.dumped) if self.dumped else None
+        return {"status": json.loads(self.status), "dumped": dumped, "counted": self.is_counted()}

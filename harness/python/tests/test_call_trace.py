@@ -29,6 +29,7 @@ from allranks_place import (  # noqa: E402
     is_serving,
     kind_of_place,
 )
+from allranks_recorder import Recorder  # noqa: E402
 from allranks_trace import KEPT, POLLED, RECENT, CallTrace  # noqa: E402
 
 from .fake_harness import Folder  # noqa: E402
@@ -98,6 +99,36 @@ class CallTraceTest(unittest.TestCase):
         self.assertEqual(ids, list(range(total - len(ids) + 1, total + 1)))
         self.assertEqual(sorted(set(numbers)), sorted(numbers))
         self.assertIsNone(written["inside"])
+
+    def recorder(self):
+        """A recorder whose counts never change, and its entries."""
+        entries = []
+
+        def record(with_entries, _):
+            counts = {"pg_status": {"0": {"last_enqueued_collective": "-1"}}}
+            return json.dumps(counts | ({"entries": entries} if with_entries else {}))
+
+        recorder = Recorder(lambda: self.folder.path("1.json"), lambda *_: None)
+        recorder.functions = {"_dump_nccl_trace_json": record}
+        recorder.find = recorder.known
+        recorder.PAUSE, recorder.STILL = 0, 0
+        return recorder, entries
+
+    def test_what_the_recorder_does_not_count_is_counted_from_its_record(self):
+        recorder, entries = self.recorder()
+        recorder.look()
+        recorder.look()
+        entries.append({"process_group": ["0", "default_pg"], "collective_seq_id": 1, "state": "completed"})
+        recorder.look()
+        self.assertEqual((recorder.head()["counted"], recorder.of_record), (True, {}))
+        with unittest.mock.patch.dict(os.environ, TORCH_NCCL_BLOCKING_WAIT="1"):
+            recorder.look()
+            recorder.look()
+            head = recorder.head()
+        counts = {"last_enqueued_collective": 1, "last_completed_collective": 1}
+        self.assertEqual((head["counted"], head["dumped"]["record.0"]), (False, counts))
+        written = json.loads(Path(self.folder.path("1.json.recorder")).read_text())
+        self.assertEqual(len(written["entries"]), 1)
 
     def test_while_calls_are_made_the_newest_are_written_and_all_once_none_comes(self):
         module = library()

@@ -38,6 +38,7 @@ pub fn issued(dump: &RecorderDump, call_trace: &CallTrace) -> BTreeMap<String, V
         .filter(|entry| matches!(entry.call, Call::Init { .. }))
         .filter_map(|entry| Some((entry.t?, entry.epoch)))
         .collect();
+    let is_unretired = !dump.entries.iter().any(is_retired_by_nccl);
     let mut groups: BTreeMap<String, BTreeMap<u64, Issued>> = BTreeMap::new();
     for entry in dump.collectives() {
         let time = entry.time();
@@ -67,7 +68,7 @@ pub fn issued(dump: &RecorderDump, call_trace: &CallTrace) -> BTreeMap<String, V
             true => op.clone_into(&mut one.name),
             false => one.name = format!("{}+{op}", one.name),
         }
-        one.is_over &= entry.retired;
+        one.is_over &= entry.retired || is_unretired && is_completed(entry);
         let thread = entry.thread_name.as_deref().unwrap_or_default();
         one.in_backward |= thread.starts_with("pt_autograd");
         one.nature = match is_first && !may_be_uneven(op) {
@@ -76,7 +77,11 @@ pub fn issued(dump: &RecorderDump, call_trace: &CallTrace) -> BTreeMap<String, V
         };
     }
     let ordered = |(key, group): (String, BTreeMap<u64, Issued>)| {
-        (key, group.into_values().collect::<Vec<_>>())
+        let mut ops: Vec<Issued> = group.into_values().collect();
+        if is_unretired {
+            end_in_order(&mut ops);
+        }
+        (key, ops)
     };
     groups.into_iter().map(ordered).collect()
 }
@@ -84,6 +89,25 @@ pub fn issued(dump: &RecorderDump, call_trace: &CallTrace) -> BTreeMap<String, V
 /// Returns true if the members of a collective may give another size each.
 fn may_be_uneven(op: &str) -> bool {
     UNEVEN.iter().any(|uneven| op.contains(uneven)) && !EVEN.contains(&op)
+}
+
+/// Returns true if NCCL's watchdog has seen the end of an op. With `TORCH_NCCL_BLOCKING_WAIT` it looks at none: then the state alone
+/// tells what is over.
+fn is_retired_by_nccl(entry: &RecorderEntry) -> bool {
+    entry.retired && entry.backend_and_op().0 == "nccl"
+}
+
+/// Returns true if the recorder has found an op of NCCL completed when the dump was written.
+fn is_completed(entry: &RecorderEntry) -> bool {
+    entry.backend_and_op().0 == "nccl" && entry.state == "completed"
+}
+
+/// Has all collectives of a group end that come before one that is over: a device carries them out in their order.
+fn end_in_order(ops: &mut [Issued]) {
+    let over = ops.iter().rposition(|one| one.is_over && !one.on_host);
+    for one in &mut ops[..over.unwrap_or(0)] {
+        one.is_over = true;
+    }
 }
 
 /// Returns what must be the same on all members of a collective, as far as its entry tells.
@@ -174,6 +198,43 @@ pub fn has_root_of(caller: &Entry, one: &Issued) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Builds a dump of all-reduces on the device, each with its state, and whether NCCL's watchdog has seen its end.
+    fn dump(ops: &[(&str, bool)]) -> RecorderDump {
+        let entry = |(number, (state, retired)): (u64, &(&str, bool))| RecorderEntry {
+            collective_seq_id: number,
+            profiling_name: "nccl:all_reduce".into(),
+            process_group: vec!["0".into(), "default_pg".into()],
+            state: (*state).into(),
+            retired: *retired,
+            time_created_ns: number * 1_000_000_000,
+            ..RecorderEntry::default()
+        };
+        RecorderDump {
+            entries: (1..).zip(ops).map(entry).collect(),
+        }
+    }
+
+    fn over(ops: &[(&str, bool)]) -> Vec<bool> {
+        let call_trace: CallTrace = serde_json::from_value(serde_json::json!({
+            "moves": 1, "epoch": 1, "inside": null, "entries": [
+                {"what": "init", "method": "env", "place": "127.0.0.1:1", "rank": 0, "world_size": 2, "epoch": 1, "id": 1, "t": 0.5}
+            ],
+        }))
+        .unwrap();
+        let groups = issued(&dump(ops), &call_trace);
+        groups["1.0"].iter().map(|one| one.is_over).collect()
+    }
+
+    #[test]
+    fn the_state_tells_what_is_over_only_where_nothing_is_retired() {
+        let (done, waits) = ("completed", "scheduled");
+        // The event of the first was used again before its state was read.
+        let unretired = [(waits, false), (done, false), (waits, false)];
+        assert_eq!(over(&unretired), [true, true, false]);
+        let retired = [(done, true), (done, false), (waits, false)];
+        assert_eq!(over(&retired), [true, false, false]);
+    }
 
     #[test]
     fn a_gathering_into_one_tensor_is_even() {

@@ -8,7 +8,7 @@ const ENQUEUED: &str = "last_enqueued_collective";
 const COMPLETED: &str = "last_completed_collective";
 
 /// Numbers of collectives that torch's flight recorder has counted, by its own number for the group.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecorderCounts {
     /// The counts now.
     #[serde(default)]
@@ -16,6 +16,13 @@ pub struct RecorderCounts {
     /// The counts when the dump was last written.
     #[serde(default)]
     pub dumped: Value,
+    /// False if the recorder does not count what is issued, so that the counts are those of the last time when the process read its record.
+    #[serde(default = "yes")]
+    pub counted: bool,
+}
+
+fn yes() -> bool {
+    true
 }
 
 impl RecorderCounts {
@@ -32,9 +39,9 @@ impl RecorderCounts {
         groups.map(|one| number(&one[name]).max(0) as u64).sum()
     }
 
-    /// Returns true if collectives were issued after the dump was written.
+    /// Returns true if collectives were, or may have been, issued after the dump was written.
     pub fn is_stale(&self) -> bool {
-        Self::sum(&self.status, ENQUEUED) != Self::sum(&self.dumped, ENQUEUED)
+        !self.counted || Self::sum(&self.status, ENQUEUED) != Self::sum(&self.dumped, ENQUEUED)
     }
 
     /// Returns a number that grows with each collective that is issued or ends.
