@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::device_messages;
 use super::issued::{Issued, caller_of, collective, has_root_of, is_alone, issued, traced_in};
-use super::trust::{UNRECORDED, tells_ends};
+use super::trust::{UNRECORDED, captured, tells_ends};
 use crate::watch::trace::call::{Call, Entry, Inside};
 use crate::watch::trace::call_trace::{CallTrace, Group};
 use crate::watch::trace::own_wait::OwnWait;
@@ -29,12 +29,15 @@ pub fn merge(call_trace: &CallTrace, distrusted: &BTreeSet<String>) -> CallTrace
     let issued = issued(dump, call_trace);
     let is_recorded = |key: &str| issued.contains_key(key) && !distrusted.contains(key);
     let tells_ends = tells_ends(call_trace, &issued);
+    let captured = captured(call_trace, &issued);
+    let is_unrecorded =
+        |entry: &Entry, name: &str| UNRECORDED.contains(&name) || captured.contains(&entry.id);
     let mut timed: Vec<(f64, Entry)> = Vec::new();
     let mut now = 0.0_f64;
     for entry in &call_trace.entries {
         now = now.max(entry.t.unwrap_or(now));
         let is_replaced = collective(entry).is_some_and(|(key, name)| {
-            is_recorded(key) && (!UNRECORDED.contains(&name) || entry.raised.is_some())
+            is_recorded(key) && (!is_unrecorded(entry, name) || entry.raised.is_some())
         });
         if !is_replaced {
             timed.push((now, entry.clone()));
@@ -75,7 +78,11 @@ pub fn merge(call_trace: &CallTrace, distrusted: &BTreeSet<String>) -> CallTrace
         group.count = ops.last().map_or(0, |last| last.number + 1);
     }
     timed.sort_by(|one, other| one.0.total_cmp(&other.0));
-    renumber(&mut timed, &is_recorded);
+    for (key, count) in renumber(&mut timed, &is_recorded) {
+        if let Some(group) = merged.groups.get_mut(&key) {
+            group.count = group.count.max(count);
+        }
+    }
     merged.entries = timed.into_iter().map(|(_, entry)| entry).collect();
     merged.inside = inside(call_trace, &merged, &under_way, &batches, &is_recorded);
     merged
@@ -98,8 +105,11 @@ pub fn unnumbered(mut call_trace: CallTrace, groups: &BTreeSet<String>) -> CallT
     call_trace
 }
 
-/// Numbers the collectives that no recorder keeps between those that it keeps.
-fn renumber(timed: &mut [(f64, Entry)], is_recorded: &impl Fn(&str) -> bool) {
+/// Numbers the collectives that no recorder keeps between those that it keeps. Returns by group how many there are.
+fn renumber(
+    timed: &mut [(f64, Entry)],
+    is_recorded: &impl Fn(&str) -> bool,
+) -> BTreeMap<String, usize> {
     let mut next: BTreeMap<String, usize> = BTreeMap::new();
     for (_, entry) in timed {
         let is_own = entry.id > IDS;
@@ -116,6 +126,7 @@ fn renumber(timed: &mut [(f64, Entry)], is_recorded: &impl Fn(&str) -> bool) {
             *number = *own + 1;
         }
     }
+    next
 }
 
 fn entry_of(one: &Issued, id: u64, ops: &[Issued], caller: Option<&Entry>) -> Entry {
