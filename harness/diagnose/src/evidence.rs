@@ -51,6 +51,9 @@ pub struct RankState {
     pub dropped: Vec<usize>,
     /// The event that it is in, and how long (zero: not known); `None` if it is in none that is known.
     pub doing: Option<(TraceEvent, Duration)>,
+    /// The messages of the batch that it waits for on its device, each with its number as in [`EventKind::AwaitMessage`]; empty if it
+    /// waits for none.
+    pub batch: Vec<(Message, usize)>,
     /// The events that it will still enter.
     pub ahead: Remaining,
     /// The errors that it raised or printed, oldest first.
@@ -91,6 +94,7 @@ impl RankState {
             done: Vec::new(),
             dropped: Vec::new(),
             doing: None,
+            batch: Vec::new(),
             ahead: Remaining::Unknown,
             errors: Vec::new(),
             recorded: Vec::new(),

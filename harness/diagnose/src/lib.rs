@@ -12,6 +12,7 @@
 //! | `groups`, `collectives` | ranks that contradict each other |
 //! | `call_sequence` | the collectives of a rank in a group, in order, and where two ranks differ |
 //! | `messages` | the messages between ranks, and which calls are two sides of one |
+//! | [`batch`] | which message of a batch a rank waits for |
 //! | `any_source` | a message from any rank that no rank sends |
 //! | `waits` | which rank waits for which |
 //! | `chain_ends` | where the chains of waiting ranks end |
@@ -36,6 +37,7 @@
 
 mod advice;
 mod any_source;
+pub mod batch;
 #[cfg(test)]
 mod builders;
 mod call_sequence;

@@ -188,6 +188,14 @@ impl ComparedWorld {
                     && matches!(entry.call, Call::Collective { .. } | Call::Message { .. })
             });
             if is_issued && let Some(event) = self.event(entry, call_trace, process, hosts)? {
+                if let Some(inside) = inside.filter(|inside| inside.batch.contains(&entry.id))
+                    && inside.entry.waits
+                    && let EventKind::Message(message) = &event.what
+                {
+                    let alike = |before: &&TraceEvent| before.what == event.what;
+                    let before = state.done.iter().filter(alike).count();
+                    state.batch.push((message.clone(), before + 1));
+                }
                 if entry.dropped {
                     state.dropped.push(state.done.len());
                 }

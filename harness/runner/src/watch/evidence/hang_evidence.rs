@@ -11,7 +11,7 @@ use crate::watch::endpoints::listeners::foreign_listeners;
 use crate::watch::waits::deadlock;
 use crate::watch::waits::file_locks;
 use crate::watch::waits::shared_memory;
-use allranks_diagnose::{Collective, EventKind, HangEvidence, Rendezvous, TraceEvent};
+use allranks_diagnose::{Collective, EventKind, HangEvidence, Rendezvous, TraceEvent, batch};
 
 /// Returns the hang evidence of a job at this moment; none while addresses that it uses are still being looked up.
 ///
@@ -48,6 +48,7 @@ pub fn evidence_of_ranks(
         still,
     };
     agree_on_natures(&mut evidence);
+    batch::settle(&mut evidence);
     Some(evidence)
 }
 

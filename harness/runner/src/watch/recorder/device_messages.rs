@@ -57,6 +57,13 @@ pub fn awaited(call_trace: &CallTrace) -> Option<Inside> {
         .filter(|own| matches!(own.kind, OwnWait::Torch | OwnWait::Device))?;
     let first = *messages_under_way(call_trace.dump.as_ref()?).first()?;
     let mut inside = wait_for(first, call_trace)?;
+    let of_batch = match &inside.entry.call {
+        Call::Message { group, .. } => first_of_batches(call_trace, group),
+        _ => None,
+    };
+    if let Some(of_batch) = of_batch.filter(|other| other.entry.id == inside.entry.id) {
+        inside = of_batch;
+    }
     inside.entry.at.clone_from(&own.at);
     Some(inside)
 }
@@ -67,18 +74,43 @@ pub fn awaited(call_trace: &CallTrace) -> Option<Inside> {
 pub fn first_of_batches(call_trace: &CallTrace, key: &str) -> Option<Inside> {
     let dump = call_trace.dump.as_ref()?;
     let (_, group) = key.split_once('.')?;
-    let batches: BTreeSet<u64> = (dump.entries.iter())
-        .filter(|entry| entry.is_batch() && entry.group() == group)
-        .map(|entry| entry.p2p_seq_id)
-        .collect();
-    let mut messages = messages_under_way(dump).into_iter();
-    let first =
-        messages.find(|entry| entry.group() == group && batches.contains(&entry.p2p_seq_id))?;
+    let batches = batches(dump, group);
+    let messages = messages_under_way(dump).into_iter();
+    let mut messages =
+        messages.filter(|entry| entry.group() == group && batches.contains(&entry.p2p_seq_id));
+    let first = messages.next()?;
     let mut inside = wait_for(first, call_trace)?;
+    let others = messages.take_while(|entry| entry.p2p_seq_id == first.p2p_seq_id);
+    let ids = others.filter_map(|entry| Some(wait_for(entry, call_trace)?.entry.id));
+    inside.batch = std::iter::once(inside.entry.id).chain(ids).collect();
     if let Some(own) = &call_trace.own {
         inside.entry.at.clone_from(&own.at);
     }
     Some(inside)
+}
+
+/// Returns the numbers of a group's batches of messages.
+fn batches(dump: &RecorderDump, group: &str) -> BTreeSet<u64> {
+    let batches = (dump.entries.iter()).filter(|entry| entry.is_batch() && entry.group() == group);
+    batches.map(|entry| entry.p2p_seq_id).collect()
+}
+
+/// Returns the ids of the messages of a group that the device carries out after a batch that is under way: those of its later batches.
+#[must_use]
+pub fn behind_batch(call_trace: &CallTrace, key: &str) -> BTreeSet<u64> {
+    let (Some(dump), Some((_, group))) = (call_trace.dump.as_ref(), key.split_once('.')) else {
+        return BTreeSet::new();
+    };
+    let batches = batches(dump, group);
+    let messages = messages_under_way(dump).into_iter();
+    let mut messages =
+        messages.filter(|entry| entry.group() == group && batches.contains(&entry.p2p_seq_id));
+    let Some(first) = messages.next() else {
+        return BTreeSet::new();
+    };
+    let behind = messages.filter(|entry| entry.p2p_seq_id > first.p2p_seq_id);
+    let calls = behind.filter_map(|entry| wait_for(entry, call_trace));
+    calls.map(|inside| inside.entry.id).collect()
 }
 
 /// Returns the wait for a message, by the call that issued it; none if the call trace does not have that call.
@@ -99,6 +131,7 @@ fn wait_for(message: &RecorderEntry, call_trace: &CallTrace) -> Option<Inside> {
             ..call.clone()
         },
         since: time,
+        batch: Vec::new(),
     })
 }
 
@@ -194,6 +227,15 @@ mod tests {
         let of_world = first("1.0").map(|inside| (inside.entry.id, inside.since));
         assert_eq!(of_world, Some((2, 2.5)));
         assert!(first("1.7").is_none());
+        assert_eq!(first("1.0").map(|inside| inside.batch), Some(vec![2]));
+        assert!(behind_batch(&call_trace, "1.0").is_empty());
+        let later = [
+            ("recv 1<-0", true),
+            ("recv 1<-0", false),
+            ("send 1->0", false),
+        ];
+        let behind = behind_batch(&trace(&later, ""), "1.0");
+        assert_eq!(behind.into_iter().collect::<Vec<_>>(), [3]);
         // A message by itself has a stream of its own.
         let mut alone = call_trace.clone();
         let mut dump = (**alone.dump.as_ref().unwrap()).clone();

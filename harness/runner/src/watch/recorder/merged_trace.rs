@@ -47,7 +47,8 @@ pub fn merge(call_trace: &CallTrace, distrusted: &BTreeSet<String>) -> CallTrace
             timed.push((now, raised));
         }
     }
-    let batches: BTreeMap<&str, Inside> = (issued.keys())
+    let groups: BTreeSet<&String> = call_trace.groups.keys().chain(issued.keys()).collect();
+    let batches: BTreeMap<&str, Inside> = (groups.into_iter())
         .filter_map(|key| {
             Some((
                 key.as_str(),
@@ -55,6 +56,13 @@ pub fn merge(call_trace: &CallTrace, distrusted: &BTreeSet<String>) -> CallTrace
             ))
         })
         .collect();
+    // Nor has it come to the messages of later batches.
+    let behind: BTreeSet<u64> = (batches.keys())
+        .flat_map(|key| device_messages::behind_batch(call_trace, key))
+        .collect();
+    for (_, entry) in &mut timed {
+        entry.is_issued &= !behind.contains(&entry.id);
+    }
     let mut under_way: Vec<(&Issued, Entry)> = Vec::new();
     let mut id = IDS;
     for (key, ops) in issued.iter().filter(|(key, _)| is_recorded(key)) {
@@ -209,6 +217,7 @@ fn inside(
         Inside {
             entry,
             since: one.time,
+            batch: Vec::new(),
         }
     };
     if let Some(inside) = &call_trace.inside {
@@ -279,6 +288,7 @@ fn traced_inside(inside: &Inside, key: &str, merged: &CallTrace) -> Option<Insid
     Some(Inside {
         entry,
         since: inside.since,
+        batch: Vec::new(),
     })
 }
 

@@ -130,6 +130,9 @@ pub struct Inside {
     pub entry: Entry,
     /// When it was entered, in seconds since 1970.
     pub since: f64,
+    /// Ids of the messages of the batch that the device carries out as one, if it is one of them.
+    #[serde(skip)]
+    pub batch: Vec<u64>,
 }
 
 impl Call {

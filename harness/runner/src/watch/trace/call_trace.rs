@@ -309,6 +309,7 @@ mod tests {
             inside: Some(Inside {
                 entry: call(3),
                 since: 0.0,
+                batch: Vec::new(),
             }),
             ..serde_json::from_str(r#"{"moves": 5, "epoch": 1}"#).unwrap()
         };
