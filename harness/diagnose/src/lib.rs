@@ -13,6 +13,7 @@
 //! | `call_sequence` | the collectives of a rank in a group, in order, and where two ranks differ |
 //! | `messages` | the messages between ranks, and which calls are two sides of one |
 //! | [`batch`] | which message of a batch a rank waits for |
+//! | `polled` | a rank that has ended while another one looks again and again for something |
 //! | `any_source` | a message from any rank that no rank sends |
 //! | `waits` | which rank waits for which |
 //! | `chain_ends` | where the chains of waiting ranks end |
@@ -54,6 +55,7 @@ mod keys;
 pub mod logs;
 mod messages;
 mod other_group;
+mod polled;
 mod recorded;
 mod rendezvous;
 mod same_line;
@@ -71,6 +73,7 @@ pub use evidence::{
     list,
 };
 
+pub use polled::ended_meanwhile;
 pub use rendezvous::unreachable;
 
 use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};

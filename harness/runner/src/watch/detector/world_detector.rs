@@ -347,7 +347,10 @@ impl WorldDetector {
         {
             return None;
         }
-        Some(Event::Verdict(late_verdict(verdict, view.ranks)))
+        let ended = allranks_diagnose::ended_meanwhile(&evidence, &verdict.culprits);
+        Some(Event::Verdict(
+            ended.unwrap_or_else(|| late_verdict(verdict, view.ranks)),
+        ))
     }
 
     /// Returns how many times the patience this rank may take; none if it may take for ever.
