@@ -345,7 +345,8 @@ impl ChainEnds {
         };
         if kind == HangKind::CyclicWait
             && blamed.is_empty()
-            && let Some(verdict) = cycle::broken_row(evidence, &ranks)
+            && let Some(verdict) =
+                cycle::short_round(evidence, &ranks).or_else(|| cycle::broken_row(evidence, &ranks))
         {
             return Some(verdict);
         }
@@ -420,6 +421,11 @@ fn blamed_for_circle(
         (kind, summary) = (HangKind::MessageUnmatched, gone_on);
     } else if let Some(elsewhere) = cycle::elsewhere(evidence, ranks, &blamed) {
         (kind, summary) = (HangKind::CollectiveMismatch, elsewhere);
+        // The ranks that differ are known to have left out what they have always issued before.
+        let short = cycle::short_round(evidence, ranks).filter(|short| short.culprits == blamed);
+        if let Some(short) = short {
+            (kind, summary) = (short.kind, format!("{}: {summary}", short.summary));
+        }
     } else {
         summary += &format!(
             ", because {} issued collectives in another order than the rest",

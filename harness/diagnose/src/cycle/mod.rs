@@ -6,10 +6,12 @@ mod broken_round;
 mod left_out;
 mod message_row;
 mod order;
+mod short_round;
 mod unmatched;
 
 pub use message_row::broken as broken_row;
 pub use order::{against_the_order, elsewhere, gone_on, may_go_on};
+pub use short_round::short_round;
 
 use super::evidence::{EventKind, HangEvidence};
 use allranks_model::diagnosis::Diagnosis;
