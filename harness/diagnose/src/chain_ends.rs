@@ -7,7 +7,7 @@ use super::advice;
 use super::common_rank::{self, WaitsFor};
 use super::cycle;
 use super::evidence::{
-    A_CALL, EventKind, HangEvidence, Process, RankState, first_line, named, verb,
+    A_CALL, EventKind, HangEvidence, Process, RankState, as_collective, first_line, named, verb,
 };
 use super::other_group::other_group;
 use super::waits::{Waits, has_cause, is_through};
@@ -337,6 +337,12 @@ impl ChainEnds {
             End::Circle => {
                 blamed_for_circle(evidence, waits, &ranks, end.summary(evidence, &ranks))
             }
+            // One that has left with less than its share keeps the others there.
+            End::Inside if ranks.iter().any(|rank| may_be_uneven(evidence, *rank)) => (
+                end.kind(evidence, &ranks),
+                Vec::new(),
+                end.summary(evidence, &ranks),
+            ),
             _ => (
                 end.kind(evidence, &ranks),
                 ranks.clone(),
@@ -371,6 +377,16 @@ impl ChainEnds {
         }
         Some(verdict)
     }
+}
+
+/// Returns true if a rank is in a collective in which members may give other amounts than the rest, and what they give is not known.
+fn may_be_uneven(evidence: &HangEvidence, rank: Rank) -> bool {
+    let now = evidence.rank(rank).and_then(RankState::now);
+    let Some(one) = now.and_then(as_collective) else {
+        return false;
+    };
+    let is_of_shares = ["gather", "scatter", "all_to_all", "alltoall"];
+    is_of_shares.iter().any(|part| one.name.contains(part)) && !one.nature.contains_key("elements")
 }
 
 /// Returns what the threads of a rank wait for, a sentence each.
@@ -565,6 +581,22 @@ mod tests {
         ] {
             assert_ne!(verdict(others), dead);
         }
+    }
+
+    #[test]
+    fn who_is_inside_a_collective_of_unknown_shares_is_not_blamed_for_it() {
+        let of = |name: &str| match collective("world", &[0, 1]) {
+            EventKind::Collective(one) => EventKind::Collective(crate::Collective {
+                name: name.into(),
+                ..one
+            }),
+            other => other,
+        };
+        let own = || EventKind::Own("its own code".into());
+        let ranks = |name| vec![rank(0, vec![of(name)]), rank(1, vec![of(name), own()])];
+        let inside = |culprits| (HangKind::StuckInCall, culprits, Confidence::Likely);
+        assert_eq!(verdict(ranks("all_reduce")), inside(vec![0]));
+        assert_eq!(verdict(ranks("all_gather")), inside(vec![]));
     }
 
     #[test]
