@@ -58,7 +58,7 @@ static PATTERNS: LazyLock<Vec<(Regex, Reading)>> = LazyLock::new(|| {
         (r"(?i)no socket interface found", |_| ErrorCause::Cause),
         // The end of a process by an exception of a watchdog, and the fault that comes of it: the exception's own message says more.
         (
-            r"^terminate called after throwing an instance of '(?:c10::DistBackendError|std::runtime_error)'|^Fatal Python error: Aborted",
+            r"^terminate called after throwing an instance of '(?:c10::DistBackendError|std::runtime_error|ccl::v1::exception)'|^Fatal Python error: Aborted",
             |_| ErrorCause::Effect,
         ),
         // A collective of another rank has another size or op: NCCL says so on whichever side notices it. An internal error without a
@@ -68,7 +68,7 @@ static PATTERNS: LazyLock<Vec<(Regex, Reading)>> = LazyLock::new(|| {
             |_| ErrorCause::Effect,
         ),
         (
-            r"(?i)timed? ?out|timeout|connection (?:closed|reset|refused|was closed)|broken pipe|closed by peer|clients joined|wait\(\) failed|failed to pass|did not (?:check in|respond)|socket|while waiting for send/recv|remote process exited|ncclRemoteError|unhandled system error|failed to recv|communicator was aborted|got signal: (?:2|15)\b|KeyboardInterrupt|mismatch between collectives",
+            r"(?i)timed? ?out|timeout|connection (?:closed|reset|refused|was closed)|broken pipe|closed by peer|clients joined|wait\(\) failed|failed to pass|did not (?:check in|respond)|socket|while waiting for send/recv|remote process exited|ncclRemoteError|unhandled system error|failed to recv|communicator was aborted|got signal: (?:2|15)\b|KeyboardInterrupt|mismatch between collectives|Horovod has been shut ?down|fi_cq_read: error|oneCCL: .*(?:unexpected completion error|ATL communication)|Notify register",
             |_| ErrorCause::Effect,
         ),
         (r"", |_| ErrorCause::Cause),

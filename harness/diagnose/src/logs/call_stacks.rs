@@ -62,6 +62,7 @@ static PEER: LazyLock<Option<Regex>> = LazyLock::new(|| pattern(r"^\s+(?:dst|src
 /// other code may wait for one, and so for other ranks.
 const HOST: &[&str] = &[
     "torch/serialization.py:",
+    "torch/distributed/checkpoint/filesystem.py:",
     "torch/utils/data/",
     "multiprocessing/",
     "selectors.py:",
@@ -141,8 +142,10 @@ impl CallStacks {
 
     fn frame(&mut self, thread: &mut MainThread, text: &str) {
         let found = |pattern: &'static LazyLock<Option<Regex>>| pattern.as_ref()?.captures(text);
-        thread.is_in_torch |=
-            text.contains(" (torch/distributed/") || text.contains("/torch/distributed/");
+        let is_checkpoint = || text.contains("torch/distributed/checkpoint/");
+        thread.is_in_torch |= (text.contains(" (torch/distributed/")
+            || text.contains("/torch/distributed/"))
+            && !is_checkpoint();
         if thread.innermost.is_none()
             && let Some(frame) = found(&ANY_FRAME)
         {

@@ -1,4 +1,4 @@
-//! Reads the lines in which NCCL says what rank a process has in a communicator (`NCCL_DEBUG=INFO`).
+//! Reads the lines in which NCCL and HCCL say what rank a process has in a communicator (`NCCL_DEBUG=INFO`, and the logs of CANN).
 
 use std::sync::LazyLock;
 
@@ -14,18 +14,24 @@ pub(super) struct Communicator {
 }
 
 static INIT: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(r"NCCL INFO (?:ncclCommInitRank\w* )?comm \S+ rank (\d+) n[rR]anks (\d+) ").ok()
+    Regex::new(
+        r"NCCL INFO (?:ncclCommInitRank\w* )?comm \S+ rank (?P<rank>\d+) n[rR]anks (?P<size>\d+) |Hccl\w*Init\w* success, ?rankNum\[(?P<number>\d+)\],? ?rank\[(?P<its>\d+)\]",
+    )
+    .ok()
 });
 
 impl Communicator {
     /// Returns what a line says of a communicator; `None` if it says nothing of one.
     pub(super) fn read(text: &str) -> Option<Self> {
         // Most lines say nothing of one, and a look is cheaper than the pattern.
-        if !text.contains("NCCL INFO ") {
+        if !text.contains("NCCL INFO ") && !text.contains("rankNum[") {
             return None;
         }
         let found = INIT.as_ref()?.captures(text)?;
-        let (rank, size) = (found[1].parse().ok()?, found[2].parse().ok()?);
+        let number = |one: &str, other: &str| -> Option<u32> {
+            found.name(one).or(found.name(other))?.as_str().parse().ok()
+        };
+        let (rank, size) = (number("rank", "its")?, number("size", "number")?);
         (rank < size).then_some(Self { size, rank })
     }
 }
@@ -44,6 +50,10 @@ mod tests {
             (
                 "n:1:2 [1] NCCL INFO comm 0x7f rank 1 nranks 4 cudaDev 1 busId 1a0 - Init COMPLETE",
                 Some((4, 1)),
+            ),
+            (
+                "HCCL(2,python3):2024-07-03-11:02:10.3 [comm.cc:310][2]HcclCommInitRootInfo success, rankNum[16] rank[6] devLogicId[6]",
+                Some((16, 6)),
             ),
             ("n:1:2 [1] NCCL INFO Bootstrap : Using eth0", None),
         ] {

@@ -26,6 +26,7 @@ static VARIABLE: LazyLock<Option<Regex>> = LazyLock::new(|| {
 static PROCESSES: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(r"^Num processes: (\d+)|registered\. Starting with (\d+) processes").ok()
 });
+static WORLD: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"\bworld=(\d+)\b").ok());
 static TENSOR: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"\btp_size=(\d+)").ok());
 static PIPELINE: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"\bpp_size=(\d+)").ok());
 
@@ -33,10 +34,13 @@ static PIPELINE: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"\bpp_si
 fn processes(text: &str) -> Option<u32> {
     let number = |pattern: &LazyLock<Option<Regex>>| -> Option<u32> {
         let found = pattern.as_ref()?.captures(text)?;
-        found.get(1).or(found.get(2))?.as_str().parse().ok()
+        let mut groups = found.iter().skip(1).flatten();
+        groups.next()?.as_str().parse().ok()
     };
     let size = if text.contains("rocesses") {
         number(&PROCESSES)?
+    } else if text.contains("world=") {
+        number(&WORLD)?
     } else if text.contains("server_args=") {
         number(&TENSOR)?.checked_mul(number(&PIPELINE).unwrap_or(1))?
     } else {
@@ -124,6 +128,7 @@ mod tests {
                 "server_args=ServerArgs(tp_size=8, pp_size=2, nnodes=2)",
                 Some(16),
             ),
+            ("global_rank=0 local_rank=0 world=8", Some(8)),
             ("world_size=4000000000", None),
         ] {
             let mut environment = Environment::default();

@@ -8,6 +8,7 @@ use regex::Regex;
 
 use super::pattern::pattern;
 use super::torch_calls::CALLS;
+use super::traceback_lines::FIRST;
 
 /// The most bytes that are kept of an error.
 const KEPT: usize = 600;
@@ -24,12 +25,21 @@ static FAULT: LazyLock<Option<Regex>> = LazyLock::new(|| {
         r"^(?:Fatal Python error: |Segmentation fault|Bus error|Illegal instruction|Killed$|terminate called )",
     )
 });
+/// What CANN writes of an error of the device itself.
+static DEVICE: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    pattern(
+        r"there is an? \w+ error exception|\b(?:aivec|aicore|aicpu|vector core|ai core) (?:error )?exception",
+    )
+});
 /// SGLang's watchdog of a scheduler that makes no step.
 static ENGINE: LazyLock<Option<Regex>> =
     LazyLock::new(|| pattern(r"^(?:\w+ )?[Ww]atchdog timeout \(self\.watchdog_timeout="));
 /// The message of a C++ exception that ends the process, or a thread of a process group: what it says counts.
-static MESSAGE: LazyLock<Option<Regex>> =
-    LazyLock::new(|| pattern(r"(?:^\s*what\(\):|thread terminated with exception:)\s+(\S.*)$"));
+static MESSAGE: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    pattern(
+        r"(?:^\s*what\(\):|(?:thread terminated with|raised the following async) exception:)\s+(\S.*)$",
+    )
+});
 /// What stands before the traceback of an exception that Python itself has dropped.
 const DROPPED: &[&str] = &["Exception ignored in", "--- Logging error ---"];
 /// What a line beside the traceback says of an exception that the program has caught, and goes on without.
@@ -139,9 +149,10 @@ impl Failures {
     }
 
     fn take(&mut self, text: &str) -> Option<Failure> {
-        if text.starts_with("Traceback (most recent call last)") {
+        // A logger may write its message before it.
+        if text.starts_with("Traceback (most recent call last)") || text.ends_with(FIRST) {
             self.traceback = Some(Traceback::default());
-            self.is_caught = says_that_it_goes_on(&self.before);
+            self.is_caught = says_that_it_goes_on(&self.before) || says_that_it_goes_on(text);
             return None;
         }
         if DROPPED.iter().any(|words| text.starts_with(words)) {
@@ -177,6 +188,7 @@ impl Failures {
             None => {
                 is(&EXCEPTION)
                     || is_fault
+                    || (text.contains(" exception") && is(&DEVICE))
                     || text.contains("Watchdog caught collective")
                     || is(&ENGINE)
             }
@@ -208,7 +220,7 @@ pub(super) fn says_that_it_goes_on(text: &str) -> bool {
 /// Returns the message of an exception that ended the process or a thread of a process group; `None` if the line has none.
 fn message(text: &str) -> Option<&str> {
     // Most lines have none, and a look is cheaper than the pattern.
-    if !text.contains("what():") && !text.contains("terminated with exception:") {
+    if !text.contains("what():") && !text.contains(" exception:") {
         return None;
     }
     let found = MESSAGE.as_ref()?.captures(text)?;

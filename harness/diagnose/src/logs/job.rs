@@ -1,12 +1,13 @@
 //! What all ranks of a job have written, joined.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 use std::time::Duration;
 
 use regex::Regex;
 
 use super::arrival::Counts;
+use super::compared_values::ComparedValues;
 use super::failure::Accusations;
 use super::job_sources::split_sources;
 use super::launcher::{Launcher, ending, is_killed_by_signal};
@@ -14,10 +15,12 @@ use super::logged::{Logged, Step, logged};
 use super::moment::Moment;
 use super::node_failures::NodeFailures;
 use super::owner;
+use super::pod_ends::PodEnds;
 use super::process_lines::ProcessLines;
 use super::rank_log::RankLog;
 use super::recorder_dump::Dump;
 use super::source::{LogError, Source};
+use super::stalled_tensors::StalledTensors;
 use allranks_model::names::Rank;
 use allranks_model::record::RankLine;
 
@@ -36,6 +39,12 @@ pub(super) struct Job {
     pub(super) node_failures: NodeFailures,
     /// The processes that a table of `ps` shows to be stopped.
     pub(super) process_table: ProcessLines,
+    /// What errors say that ranks have, where not all have the same.
+    pub(super) compared_values: ComparedValues,
+    pub(super) stalled_tensors: StalledTensors,
+    /// Pods that lines begin with, and the ranks that run there.
+    pub(super) pods: BTreeMap<String, BTreeSet<u32>>,
+    pub(super) pod_ends: PodEnds,
     /// What flight recorders held, by rank.
     pub(super) dumps: BTreeMap<u32, Dump>,
     /// Lines that belong to no rank, as far as anything says.
@@ -58,6 +67,10 @@ impl Job {
         let mut dead_workers = ProcessLines::default();
         let mut node_failures = NodeFailures::default();
         let mut process_table = ProcessLines::default();
+        let mut compared_values = ComparedValues::default();
+        let mut stalled_tensors = StalledTensors::default();
+        let mut pods: BTreeMap<String, BTreeSet<u32>> = BTreeMap::new();
+        let mut pod_ends = PodEnds::default();
         let is_named =
             !dumps.is_empty() || sources_logs.iter().any(|one| !one.rank_logs.is_empty());
         let has_numbers = sources.iter().any(|source| owner::has_number(&source.path));
@@ -69,6 +82,10 @@ impl Job {
             dead_workers.merge(source_logs.dead_workers.lines);
             node_failures.merge(source_logs.node_failures);
             process_table.merge(source_logs.process_table.lines);
+            compared_values.merge(source_logs.compared_values);
+            stalled_tensors.merge(source_logs.stalled_tensors);
+            pods.extend(source_logs.pods);
+            pod_ends.merge(source_logs.pod_ends);
             let own = match by_order {
                 true => Some((number, source_logs.stray)),
                 false => {
@@ -119,6 +136,10 @@ impl Job {
             dead_workers,
             node_failures,
             process_table,
+            compared_values,
+            stalled_tensors,
+            pods,
+            pod_ends,
             dumps,
             stray,
             last,
@@ -133,6 +154,7 @@ impl Job {
             !logged.begun.is_empty()
                 || !log.errors.is_empty()
                 || !log.watchdog.groups.is_empty()
+                || !log.collective_trace.calls.is_empty()
                 || log.is_finished
         };
         self.launcher.exits.is_empty()

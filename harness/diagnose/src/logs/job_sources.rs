@@ -6,11 +6,12 @@ use std::path::Path;
 
 use rayon::prelude::*;
 
+use super::communicator::Communicator;
 use super::owner;
 use super::recorder_dump::Dump;
 use super::source::{LogError, Source};
 use super::source_logs::SourceLogs;
-use super::survey::Survey;
+use super::survey::{Survey, world_ranks};
 
 /// Returns all sources taken apart, and what flight recorders held, by rank.
 pub(super) fn split_sources(
@@ -55,15 +56,7 @@ pub(super) fn split_sources(
     let is_only = sources.len() > 1
         && surveys.iter().all(|survey| survey.ranks.len() < 2)
         && singles.iter().collect::<BTreeSet<_>>().len() == singles.len();
-    let source_logs = sources.par_iter().zip(&surveys).zip(&names);
-    let source_logs = source_logs.filter(|((_, survey), _)| survey.dump.is_none());
-    let source_logs = source_logs.map(|((source, survey), name)| {
-        let owner = survey.owner(*name, is_only);
-        SourceLogs::of(source, survey, owner).map_err(unreadable(source))
-    });
-    let mut source_logs: Vec<SourceLogs> = source_logs.collect::<Result<_, _>>()?;
-    // The kernel's log of a host has the ids of processes that name themselves elsewhere.
-    let rank_of = |pid: &str| {
+    let rank_of = |surveys: &[Survey], pid: &str| {
         let ranks: BTreeSet<u32> = surveys
             .iter()
             .flat_map(|survey| survey.ranks_of(pid))
@@ -71,12 +64,70 @@ pub(super) fn split_sources(
         let mut ranks = ranks.into_iter();
         ranks.next().filter(|_| ranks.next().is_none())
     };
+    name_processes_of_all(&mut surveys, rank_of);
+    // The kernel's log of a host has the ids of processes that name themselves elsewhere.
+    let rank_of = |pid: &str| rank_of(&surveys, pid);
+    let source_logs = sources.par_iter().zip(&surveys).zip(&names);
+    let source_logs = source_logs.filter(|((_, survey), _)| survey.dump.is_none());
+    let source_logs = source_logs.map(|((source, survey), name)| {
+        let owner = survey.owner(*name, is_only);
+        SourceLogs::of(source, survey, owner, rank_of).map_err(unreadable(source))
+    });
+    let mut source_logs: Vec<SourceLogs> = source_logs.collect::<Result<_, _>>()?;
     for one in &mut source_logs {
         one.dead_workers.lines.name(rank_of);
         one.process_table.lines.name(rank_of);
     }
     show_locals(&mut source_logs);
     Ok((source_logs, dumps))
+}
+
+/// Gives processes the ranks that other sources tell: by communicators and schedulers of which each source has a part, and by lines
+/// that name a rank and its process.
+fn name_processes_of_all(surveys: &mut [Survey], rank_of: impl Fn(&[Survey], &str) -> Option<u32>) {
+    // Of processes by their ids alone those of two hosts could be the same.
+    let all = surveys.iter().flat_map(|survey| &survey.communicators);
+    let all = all.filter(|(process, _)| process.contains('@'));
+    let all: BTreeMap<String, Communicator> =
+        all.map(|(process, one)| (process.clone(), *one)).collect();
+    let mut ranks = world_ranks(&all);
+    let processes: BTreeSet<&String> = surveys
+        .iter()
+        .flat_map(|survey| survey.processes.keys())
+        .collect();
+    ranks.extend(scheduler_ranks(processes.iter().copied()));
+    for process in processes {
+        if process.bytes().all(|byte| byte.is_ascii_digit())
+            && let Some(rank) = rank_of(surveys, process)
+        {
+            ranks.insert(process.clone(), rank);
+        }
+    }
+    for survey in surveys {
+        survey.name_processes(&ranks);
+    }
+}
+
+/// Returns the rank of each scheduler of SGLang's, `DP13 TP13`: the number among those that share tensors, if no two schedulers have
+/// the same.
+fn scheduler_ranks<'a>(processes: impl Iterator<Item = &'a String>) -> BTreeMap<String, u32> {
+    let number = |name: &str| -> Option<u32> {
+        let is_one = name.starts_with("DP") && !name.contains("PP");
+        let parts = name.split(' ').filter(|_| is_one);
+        parts
+            .filter_map(|part| part.strip_prefix("TP"))
+            .next()?
+            .parse()
+            .ok()
+    };
+    let named = processes.filter_map(|name| Some((name.clone(), number(name)?)));
+    let named: BTreeMap<String, u32> = named.collect();
+    let ranks: BTreeSet<u32> = named.values().copied().collect();
+    let is_world = ranks.len() > 1 && ranks.iter().copied().eq((0..).take(named.len()));
+    match is_world {
+        true => named,
+        false => BTreeMap::new(),
+    }
 }
 
 /// Takes numbers within the host for ranks where stacks of all of 0 to n-1 are there, once each: the job has one host, as far as

@@ -15,6 +15,8 @@ pub(super) struct Launcher {
     pub(super) exits: BTreeMap<u32, i32>,
     /// The rank whose failure the launcher saw first; `None` if it names none.
     pub(super) first: Option<u32>,
+    /// The rank whose container ended first; `None` if no line tells the order.
+    pub(super) ended_first: Option<u32>,
     /// When it saw each of them end; a row without a time has none.
     times: BTreeMap<u32, Moment>,
     /// Whether a rank of the table is another local rank: the table is not that of all ranks.
@@ -122,6 +124,7 @@ impl Launcher {
         self.times.extend(other.times);
         self.has_other_hosts |= other.has_other_hosts;
         self.first = self.first.or(other.first);
+        self.ended_first = self.ended_first.or(other.ended_first);
     }
 }
 

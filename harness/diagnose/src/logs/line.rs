@@ -9,6 +9,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 use super::moment::{Form, Moment};
+use super::process_header;
 
 /// A line, split into what its headers say and its text.
 #[derive(Clone, Debug)]
@@ -140,6 +141,9 @@ impl<'a> LogLine<'a> {
                 text = Cow::Owned(rest.text.into_owned());
             }
         }
+        if line.process.is_none() {
+            line.process = process_header::process(&text);
+        }
         line.rank = line.rank.filter(|rank| *rank < RANKS);
         line.text = text;
         line
@@ -164,6 +168,10 @@ impl<'a> LogLine<'a> {
             .or(number("arank"))
             .or(tensor);
         self.rank = self.rank.or(after_rank);
+        // Whether it is one is seen once those of all processes are known.
+        if let (None, Some(engine)) = (tensor, text("engine")) {
+            self.process = Some(engine.trim_start().to_owned());
+        }
         self.local_rank = number("local").or(self.local_rank);
         if let Some(pid) = text("pid") {
             self.process = Some(match text("ip") {
@@ -383,7 +391,12 @@ mod tests {
                 None,
                 "Load weight begin.",
             ),
-            ("[2025-01-01 10:00:00 DP1 TP1] x", None, None, "x"),
+            (
+                "[2025-01-01 10:00:00 DP1 TP1] x",
+                None,
+                Some("DP1 TP1"),
+                "x",
+            ),
             (
                 "[2025-01-01 10:00:00,123] [INFO] [engine.py:18:_log] [Rank 0] x",
                 Some(0),

@@ -7,6 +7,9 @@
 //! | module | holds |
 //! |---|---|
 //! | `source` | files, and their lines |
+//! | `records` | records of log collectors, as the lines that programs have written |
+//! | `collector` | what a collector has put before lines |
+//! | `writers` | pods, containers and hosts, and the ranks that run there |
 //! | `owner` | the rank that wrote a file, by its name |
 //! | `line` | one line: its rank, its time, its text |
 //! | `moment` | times at the start of lines |
@@ -21,7 +24,16 @@
 //! | `process_table` | stopped processes that `ps` shows |
 //! | `restart` | whether a launcher has started the job again |
 //! | `dead_workers` | workers that an engine says have died |
+//! | `process_header` | the process that a line of NCCL or CANN begins with |
+//! | `own_process` | lines in which a rank tells the id of its process |
+//! | `traceback_lines` | the lines of a traceback of which only the first has headers |
+//! | `container_exits` | how containers ended |
+//! | `pod_ends` | pods that a cluster has ended |
 //! | `communicator` | the ranks that processes have in NCCL's communicators |
+//! | `collective_trace` | the collectives that NCCL writes down as they are called |
+//! | `group_members` | the members that a rank says its groups have |
+//! | `compared_values` | errors in which ranks compare what they have |
+//! | `stalled_tensors` | tensors that Horovod says ranks have not submitted |
 //! | `watchdog` | the numbers in the lines of NCCL's watchdog |
 //! | `recorder_dump`, `pickle` | dumps of flight recorders |
 //! | `dumps` | those of a job that runs |
@@ -47,13 +59,18 @@
 mod arrival;
 mod behind;
 mod call_stacks;
+mod collective_trace;
+mod collector;
 mod communicator;
+mod compared_values;
+mod container_exits;
 mod dead_workers;
 mod dump_contradiction;
 mod dumps;
 mod environment;
 mod failure;
 mod faulthandler;
+mod group_members;
 mod job;
 mod job_evidence;
 mod job_sources;
@@ -63,23 +80,30 @@ mod logged;
 mod moment;
 mod node_failures;
 mod not_known;
+mod own_process;
 mod owner;
 mod pattern;
 mod peer;
 mod phase;
 mod pickle;
+mod pod_ends;
+mod process_header;
 mod process_lines;
 mod process_table;
 mod rank_log;
 mod recorder_dump;
+mod records;
 mod restart;
 mod source;
 mod source_logs;
 mod srun;
+mod stalled_tensors;
 mod survey;
 mod torch_calls;
+mod traceback_lines;
 mod verdict;
 mod watchdog;
+mod writers;
 
 use serde::Serialize;
 

@@ -20,6 +20,23 @@ static NUMBER: LazyLock<Option<Regex>> = LazyLock::new(|| {
         .ok()
 });
 
+/// What the names of files begin with that a host or a cluster has written, and no rank.
+const SYSTEMS: &[&str] = &[
+    "dmesg",
+    "syslog",
+    "kern",
+    "messages",
+    "journal",
+    "events",
+    "nvidia-smi",
+    "rocm-smi",
+    "npu-smi",
+    "sacct",
+    "squeue",
+    "scontrol",
+    "README",
+];
+
 /// Returns the rank of each file; `None` for a file whose name shows no rank.
 pub(super) fn by_names(paths: &[&Path]) -> Vec<Option<u32>> {
     let named_rank: Vec<Option<u32>> = paths.iter().map(|path| named_rank(path)).collect();
@@ -80,6 +97,9 @@ fn number(path: &Path) -> Option<u32> {
             return Some(number);
         }
     }
+    if SYSTEMS.iter().any(|system| name.starts_with(system)) {
+        return None;
+    }
     // A batch system's file of a whole job: slurm-123.out.
     if name.starts_with("slurm-") && !name.contains('_') {
         return None;
@@ -130,6 +150,10 @@ mod tests {
         assert_eq!(
             all(["a/attempt_0/0/x.log", "a/attempt_0/1/x.log", "out.2"]),
             Some(vec![0, 1, 2])
+        );
+        assert_eq!(
+            ranks(&["7-0.out", "7-1.out", "dmesg_n-0.txt"]),
+            [Some(0), Some(1), None]
         );
         assert_eq!(ranks(&["job.1.out", "job.2.out"]), [None, None]);
         assert_eq!(ranks(&["issue_5484.log", "issue_7396.log"]), [None, None]);

@@ -5,9 +5,11 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 use super::arrival::Arrival;
+use super::collective_trace::CollectiveTrace;
 use super::environment::Environment;
 use super::failure::{Failures, TracebackEnd, says_that_it_goes_on};
 use super::faulthandler::Faulthandler;
+use super::group_members::GroupMembers;
 use super::line::LogLine;
 use super::moment::Moment;
 use super::node_failures::own_node;
@@ -35,6 +37,8 @@ pub(super) struct RankLog {
     pub(super) place: Option<(TracebackEnd, usize)>,
     pub(super) environment: Environment,
     pub(super) watchdog: Watchdog,
+    pub(super) collective_trace: CollectiveTrace,
+    pub(super) group_members: GroupMembers,
     /// The node that it says it runs on; `None` if it says nothing of it.
     pub(super) node: Option<String>,
     /// The files that have lines of it.
@@ -83,7 +87,7 @@ pub(super) struct LoggedError {
 }
 
 static STEP: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(r"(?i)\b(?:epoch|step|iter|iteration|batch)s?\b[ :=#\[]*\d+(?:/\d+)?").ok()
+    Regex::new(r"(?i)\b(?:epoch|step|iter|iteration|batch|round)s?\b[ :=#\[]*\d+(?:/\d+)?").ok()
 });
 /// What a rank says when it is about to end.
 static ENDING: LazyLock<Option<Regex>> = LazyLock::new(|| {
@@ -94,7 +98,7 @@ static ENDING: LazyLock<Option<Regex>> = LazyLock::new(|| {
 });
 static FINISHED: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(
-        r"(?i)^\W*(?:training|finetuning|fine-tuning|job|run|evaluation|everything|all)(?: is| has| was)? ?(?:done|complete[d]?|finished|over)\b|\ball (?:epochs|steps|iterations) (?:are )?(?:done|finished|completed?)\b|Trainer\.fit` stopped|Application startup complete|ready to roll",
+        r"(?i)^\W*(?:training|finetuning|fine-tuning|job|run|evaluation|everything|all)(?: is| has| was)? ?(?:done|complete[d]?|finished|over)\b|\bexit_?code[=:] ?0\b|\ball (?:epochs|steps|iterations) (?:are )?(?:done|finished|completed?)\b|Trainer\.fit` stopped|Application startup complete|ready to roll",
     )
     .ok()
 });
@@ -111,6 +115,8 @@ impl RankLog {
         }
         self.environment.read(text);
         self.watchdog.read(text);
+        self.collective_trace.read(text);
+        self.group_members.read(text);
         if let Some(node) = own_node(text) {
             self.node = Some(node.to_owned());
         }
@@ -324,6 +330,10 @@ impl RankLog {
             rank: environment.rank.or(self.environment.rank),
         };
         self.node = other.node.or(self.node.take());
+        self.group_members.groups.extend(other.group_members.groups);
+        if other.collective_trace.size() > self.collective_trace.size() {
+            self.collective_trace = other.collective_trace;
+        }
         self.files += other.files;
         self.failed = first(self.failed, other.failed);
         self.told_to_stop = first(self.told_to_stop, other.told_to_stop);

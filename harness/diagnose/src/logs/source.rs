@@ -8,14 +8,19 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use super::recorder_dump;
+use super::records::{Records, are_records};
 
 /// Bytes kept of a line; what is longer is no line about a phase.
 const LONGEST: usize = 64 << 10;
 /// Files in a folder that are no logs, unless they are dumps of a flight recorder.
 const OTHER: &[&str] = &[
-    "json", "jsonl", "yaml", "yml", "py", "md", "gz", "zst", "pt", "html", "xml", "csv", "png",
-    "sh",
+    "json", "jsonl", "ndjson", "yaml", "yml", "py", "md", "gz", "zst", "pt", "html", "xml", "csv",
+    "tsv", "png", "sh",
 ];
+/// Those of them that may be records of a log collector.
+const RECORDS: &[&str] = &["json", "jsonl", "ndjson", "csv", "tsv"];
+/// Bytes that are looked at for records.
+const BEGINNING: u64 = 64 << 10;
 
 /// One file, or the stream.
 #[derive(Clone, Debug)]
@@ -131,18 +136,22 @@ impl Source {
         &self,
         mut call: impl FnMut(&str) -> ControlFlow<()>,
     ) -> io::Result<bool> {
-        match &self.content {
-            Content::File => lines(&mut BufReader::new(File::open(&self.path)?), &mut call),
+        let mut records = Records::default();
+        let mut read = |raw: &str| records.read(raw, &mut call);
+        let is_torn = match &self.content {
+            Content::File => lines(&mut BufReader::new(File::open(&self.path)?), &mut read),
             Content::Stream(file) => {
                 let mut file = file
                     .lock()
                     .unwrap_or_else(std::sync::PoisonError::into_inner);
                 file.seek(SeekFrom::Start(0))?;
-                lines(&mut BufReader::new(&mut *file), &mut call)
+                lines(&mut BufReader::new(&mut *file), &mut read)
             }
             #[cfg(test)]
-            Content::Text(text) => lines(&mut text.as_bytes(), &mut call),
-        }
+            Content::Text(text) => lines(&mut text.as_bytes(), &mut read),
+        }?;
+        _ = records.end(&mut call);
+        Ok(is_torn)
     }
 
     /// Returns the bytes at its beginning.
@@ -235,8 +244,9 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
             collect(&path, files)?;
         } else {
             let extension = path.extension().and_then(OsStr::to_str);
-            let is_other = extension.is_some_and(|extension| OTHER.contains(&extension));
-            if !is_other || (extension == Some("json") && is_dump(&path)) {
+            let is_one_of = |names: &[&str]| extension.is_some_and(|it| names.contains(&it));
+            let may_hold = || is_one_of(RECORDS) && (is_dump(&path) || holds_records(&path));
+            if !is_one_of(OTHER) || may_hold() {
                 files.push(path);
             }
         }
@@ -268,6 +278,14 @@ fn latest_attempts(files: Vec<PathBuf>) -> Vec<PathBuf> {
         })
         .map(|(file, _)| file.clone())
         .collect()
+}
+
+/// Returns true if a file begins with records of a log collector.
+fn holds_records(path: &Path) -> bool {
+    let mut beginning = Vec::new();
+    let file = File::open(path);
+    let read = file.and_then(|file| file.take(BEGINNING).read_to_end(&mut beginning));
+    read.is_ok() && are_records(&beginning)
 }
 
 /// Returns true if a file begins as a dump of a flight recorder does.

@@ -1,24 +1,29 @@
 //! Divides the lines of one source among the ranks that wrote them. A line that cannot be attributed to a rank is left out.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::ControlFlow;
 
 use super::arrival::{Counts, arrival};
 use super::call_stacks::CallStacks;
+use super::compared_values::ComparedValues;
+use super::container_exits::ContainerExits;
 use super::dead_workers::DeadWorkers;
 use super::failure::Accusations;
 use super::launcher::Launcher;
 use super::line::{LogLine, RANKS, parts};
 use super::node_failures::NodeFailures;
 use super::phase::Mark;
+use super::pod_ends::PodEnds;
 use super::process_lines::ProcessLines;
 use super::process_table::ProcessTable;
 use super::rank_log::RankLog;
 use super::restart::Restart;
 use super::source::Source;
 use super::srun::tasks_end;
+use super::stalled_tensors::StalledTensors;
 use super::survey::{Numbers, Survey};
+use super::traceback_lines::TracebackLines;
 
 /// What one source holds.
 #[derive(Clone, Debug, Default)]
@@ -33,6 +38,12 @@ pub(super) struct SourceLogs {
     pub(super) dead_workers: DeadWorkers,
     pub(super) node_failures: NodeFailures,
     pub(super) process_table: ProcessTable,
+    pub(super) compared_values: ComparedValues,
+    pub(super) stalled_tensors: StalledTensors,
+    /// Pods, containers or hosts that lines begin with, and the ranks that run there.
+    pub(super) pods: BTreeMap<String, BTreeSet<u32>>,
+    pub(super) pod_ends: PodEnds,
+    container_exits: ContainerExits,
     /// The calls that stacks show, by the number within the host.
     pub(super) locals: Vec<(u32, Mark)>,
     restart: Restart,
@@ -42,15 +53,28 @@ pub(super) struct SourceLogs {
 
 impl SourceLogs {
     /// Takes a source apart. What no line signs is the owner's.
-    pub(super) fn of(source: &Source, survey: &Survey, owner: Option<u32>) -> io::Result<Self> {
+    pub(super) fn of(
+        source: &Source,
+        survey: &Survey,
+        owner: Option<u32>,
+        rank_of: impl Fn(&str) -> Option<u32>,
+    ) -> io::Result<Self> {
         let mut source_logs = Self::default();
         let mut stacks = CallStacks::default();
+        let mut tracebacks = TracebackLines::default();
         let is_torn = source.each_line(|raw| {
+            let (origin, raw) = survey.collector.take(raw);
             let (label, raw) = survey.numbers.take(raw);
             for part in parts(raw) {
                 let mut line = LogLine::read(part);
-                line.rank = label.or(line.rank);
-                stacks.read(&line.text, line.rank, |pid| survey.rank_of(pid));
+                line.rank = origin.rank.or(label).or(line.rank);
+                match origin.writer {
+                    Some(writer) => survey.sign(&mut line, writer),
+                    None => tracebacks.attribute(&mut line),
+                }
+                stacks.read(&line.text, line.rank, |pid| {
+                    survey.rank_of(pid).or_else(|| rank_of(pid))
+                });
                 // An engine that is one of several numbers its own workers from 0.
                 if !part.contains("(EngineCore_DP") {
                     source_logs
@@ -73,6 +97,11 @@ impl SourceLogs {
             source_logs.rank_logs.entry(owner).or_default().is_torn = is_torn;
         }
         source_logs.launcher.close();
+        source_logs.end_containers(survey);
+        let pods = survey.writers.names();
+        source_logs.pods = pods
+            .map(|name| (name.to_owned(), survey.writers.ranks(name)))
+            .collect();
         for log in source_logs.rank_logs.values_mut() {
             log.files = 1;
         }
@@ -97,6 +126,17 @@ impl SourceLogs {
         Ok(source_logs)
     }
 
+    /// Notes how the containers of ranks ended.
+    fn end_containers(&mut self, survey: &Survey) {
+        let rank = |name: &String| survey.writers.rank(name, None);
+        for (name, code) in &self.container_exits.codes {
+            if let Some(rank) = rank(name) {
+                self.launcher.exits.entry(rank).or_insert(*code);
+            }
+        }
+        self.launcher.ended_first = self.container_exits.first.as_ref().and_then(rank);
+    }
+
     fn read(&mut self, line: &LogLine<'_>, survey: &Survey, owner: Option<u32>) {
         let text = &*line.text;
         self.launcher.read(text);
@@ -109,6 +149,10 @@ impl SourceLogs {
         self.counts.read(text);
         self.node_failures.read(text);
         self.process_table.read(text);
+        self.compared_values.read(text);
+        self.stalled_tensors.read(text);
+        self.pod_ends.read(text);
+        self.container_exits.read(text);
         // The tasks that have labels are the ranks.
         if survey.numbers == Numbers::Ranks
             && let Some(end) = tasks_end(text)
@@ -131,7 +175,8 @@ impl SourceLogs {
             // The lines of a process without a rank belong to no rank, whatever other lines say.
             Some(process) => line
                 .rank
-                .or(survey.processes.get(process).copied().flatten()),
+                .or(survey.processes.get(process).copied().flatten())
+                .or(owner),
             None => {
                 let local = line.local_rank;
                 let local = local.map(|local| survey.locals.get(&local).copied().unwrap_or(local));
@@ -162,7 +207,7 @@ mod tests {
         let by_name = owner::by_names(&[source.path.as_path()])[0];
         let survey = Survey::of(&source, by_name.is_some()).unwrap();
         let owner = survey.owner(by_name, false);
-        SourceLogs::of(&source, &survey, owner).unwrap()
+        SourceLogs::of(&source, &survey, owner, |_| None).unwrap()
     }
 
     fn marks(source_logs: &SourceLogs) -> Vec<(u32, usize)> {

@@ -7,11 +7,14 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
+use super::collector::Collector;
 use super::communicator::Communicator;
 use super::environment::Environment;
 use super::line::{LogLine, may_name_a_rank, parts};
+use super::own_process::own_process;
 use super::recorder_dump::{self, Dump};
 use super::source::Source;
+use super::writers::Writers;
 
 /// What a source shows of its ranks at a first reading.
 #[derive(Clone, Debug, Default)]
@@ -25,7 +28,11 @@ pub(super) struct Survey {
     /// Ranks of process ids that lines such as `pid=30445 RANK=11` name.
     pids: BTreeMap<String, BTreeSet<u32>>,
     /// The largest communicator of NCCL that each process has made.
-    communicators: BTreeMap<String, Communicator>,
+    pub(super) communicators: BTreeMap<String, Communicator>,
+    /// What a collector has put before its lines.
+    pub(super) collector: Collector,
+    /// Who wrote its lines, as the collector says.
+    pub(super) writers: Writers,
     /// Whether torchrun put the number within the host before lines.
     is_torchruns: bool,
     /// What the numbers are that its lines begin with.
@@ -54,10 +61,6 @@ static LABEL: LazyLock<Option<Regex>> =
 /// The id of a process.
 static PID: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"\b(?i:pid)[=: ] ?(\d+)\b").ok());
-/// A rank and the id of its process: `rank 9/16 started, pid 3102`.
-static RANK_AND_PID: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(r"(?i)\brank[ =:]+(\d+)(?:/\d+)?(?: started)?[,:;]? \(?pid[=: ] ?(\d+)\b").ok()
-});
 /// Lines that have to begin so before numbers are taken for ranks or lines.
 const LABELS: usize = 5;
 /// What lines of a launcher itself begin with, between those of its ranks.
@@ -77,15 +80,22 @@ impl Survey {
                 ..Self::default()
             });
         }
+        let collector = Collector::of(source)?;
+        let numbers = match collector {
+            Collector::None => numbers(source)?,
+            _ => Numbers::None,
+        };
         let mut survey = Self {
-            numbers: numbers(source)?,
+            numbers,
+            collector,
             ..Self::default()
         };
         source.each_line(|raw| {
             survey.read(raw);
             ControlFlow::Continue(())
         })?;
-        survey.name_processes();
+        survey.writers.close();
+        survey.name_processes(&world_ranks(&survey.communicators));
         // Numbers that could be a rank's are none where lines or the file say another.
         if survey.numbers == Numbers::Ranks && has_owner {
             survey.numbers = Numbers::None;
@@ -99,25 +109,26 @@ impl Survey {
     }
 
     fn read(&mut self, raw: &str) {
+        let (origin, raw) = self.collector.take(raw);
         let (label, raw) = self.numbers.take(raw);
-        self.ranks.extend(label);
+        self.ranks.extend(origin.rank.or(label));
+        if let Some(writer) = origin.writer {
+            self.writers.read(writer, None, None);
+        }
         if raw.contains("RANK") {
             let mut environment = Environment::default();
             environment.read(raw);
             self.printed.extend(environment.rank);
+            if let Some(writer) = origin.writer {
+                self.writers.read(writer, environment.rank, None);
+            }
             let pid = PID.as_ref().and_then(|pid| pid.captures(raw));
             if let (Some(pid), Some(rank)) = (pid, environment.rank) {
                 self.pids.entry(pid[1].to_owned()).or_default().insert(rank);
             }
         }
-        if raw.contains("pid")
-            && let Some(found) = RANK_AND_PID.as_ref().and_then(|both| both.captures(raw))
-            && let Ok(rank) = found[1].parse()
-        {
-            self.pids
-                .entry(found[2].to_owned())
-                .or_default()
-                .insert(rank);
+        if let Some((rank, pid)) = own_process(raw) {
+            self.pids.entry(pid.to_owned()).or_default().insert(rank);
         }
         if !may_name_a_rank(raw) {
             return;
@@ -125,6 +136,9 @@ impl Survey {
         for part in parts(raw) {
             let line = LogLine::read(part);
             self.ranks.extend(line.rank);
+            if let Some(writer) = origin.writer {
+                self.writers.read(writer, line.rank, line.local_rank);
+            }
             if let Some(local) = line.local_rank {
                 self.is_torchruns = true;
                 if let Some(rank) = line.rank {
@@ -145,22 +159,23 @@ impl Survey {
         }
     }
 
-    /// Gives processes the ranks that they have in the largest communicator: the world's, if each of its ranks is one of them.
-    fn name_processes(&mut self) {
-        let Some(size) = self.communicators.values().map(|one| one.size).max() else {
-            return;
-        };
-        let members = self
-            .communicators
-            .iter()
-            .filter(|(_, one)| one.size == size);
-        let ranks: BTreeSet<u32> = members.clone().map(|(_, one)| one.rank).collect();
-        if ranks.len() != size as usize || members.clone().count() != ranks.len() {
-            return;
+    /// Gives the processes of this source the ranks that they have.
+    pub(super) fn name_processes(&mut self, ranks: &BTreeMap<String, u32>) {
+        for (process, rank) in ranks {
+            let is_here = self.communicators.contains_key(process);
+            if let Some(known) = self.processes.get_mut(process) {
+                *known = known.or(Some(*rank));
+            } else if is_here {
+                self.processes.insert(process.clone(), Some(*rank));
+            }
         }
-        for (process, one) in members {
-            let known = self.processes.entry(process.clone()).or_default();
-            *known = known.or(Some(one.rank));
+    }
+
+    /// Gives a line that names no rank that of its writer.
+    pub(super) fn sign(&self, line: &mut LogLine<'_>, writer: &str) {
+        if line.rank.is_none() && line.process.is_none() {
+            let local = line.local_rank.take();
+            line.rank = self.writers.rank(writer, local);
         }
     }
 
@@ -185,12 +200,32 @@ impl Survey {
     pub(super) fn owner(&self, by_name: Option<u32>, is_only: bool) -> Option<u32> {
         let mut ranks = self.ranks.iter().copied();
         match (ranks.next(), ranks.next()) {
-            _ if self.is_torchruns || self.processes.len() > 1 => None,
+            _ if self.is_torchruns || self.processes.len() > 1 || self.writers.are_several() => {
+                None
+            }
             (Some(_), Some(_)) => None,
             (Some(rank), None) if is_only || by_name.is_some() => Some(rank),
             (Some(_), None) => None,
             (None, _) => by_name,
         }
+    }
+}
+
+/// Returns the rank that each process has in the largest communicator: the world's, if each of its ranks is one of them.
+pub(super) fn world_ranks(communicators: &BTreeMap<String, Communicator>) -> BTreeMap<String, u32> {
+    let size = communicators
+        .values()
+        .map(|one| one.size)
+        .max()
+        .unwrap_or(0);
+    let members = communicators.iter().filter(|(_, one)| one.size == size);
+    let named: BTreeMap<String, u32> = members
+        .map(|(process, one)| (process.clone(), one.rank))
+        .collect();
+    let ranks: BTreeSet<u32> = named.values().copied().collect();
+    match ranks.len() == size as usize && named.len() == ranks.len() {
+        true => named,
+        false => BTreeMap::new(),
     }
 }
 
@@ -219,7 +254,8 @@ fn numbers(source: &Source) -> io::Result<Numbers> {
     let mut is_batch = false;
     source.each_line(|raw| {
         let is_launchers = LAUNCHERS.iter().any(|name| raw.starts_with(name));
-        is_batch |= is_launchers || raw.contains("SLURM_");
+        // A shell with `set -x` writes its commands so.
+        is_batch |= is_launchers || raw.contains("SLURM_") || raw.starts_with("+ ");
         let label = LABEL.as_ref().and_then(|label| label.captures(raw));
         if is_batch && found.is_empty() && label.is_none() {
             skipped += 1;

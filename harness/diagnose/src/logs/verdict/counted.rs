@@ -38,6 +38,18 @@ impl Rules<'_> {
         let joined = self.job.counts.joined.and_then(|(came, of)| {
             let ranks = self.job.ranks.iter().filter(|(_, logged)| in_init(logged));
             let ranks: BTreeSet<u32> = ranks.map(|(rank, _)| *rank).collect();
+            // Who has written of nothing but the rendezvous and gave up is in it, too.
+            let all: BTreeSet<u32> = self.job.ranks.keys().copied().collect();
+            let is_in = |logged: &Logged| {
+                let mut begun = logged.begun.iter();
+                logged.gave_up()
+                    && logged.log.step.is_none()
+                    && begun.all(|step| step.nature == Nature::Init)
+            };
+            let ranks = match self.job.ranks.values().all(is_in) {
+                true => all,
+                false => ranks,
+            };
             (ranks.len() == came as usize && came < of).then_some((of, ranks, "init_process_group"))
         });
         let (of, came, phase) = in_barriers.chain(joined).next()?;

@@ -36,6 +36,32 @@ impl Rules<'_> {
         Some(self.diagnosis(kind, confidence, culprits, summary, facts))
     }
 
+    /// Finds the rank whose container ended first, with exit code 0, where all that gave up did so because of others.
+    pub(super) fn ended_first(&self) -> Option<Diagnosis> {
+        let launcher = &self.job.launcher;
+        let rank = launcher.ended_first?;
+        let has_left = launcher.exits.get(&rank) == Some(&0);
+        let is_silent = self.job.ranks.get(&rank).is_some_and(|it| !it.gave_up());
+        let others = self.others(rank);
+        let have_failed = others.iter().all(|other| launcher.exits[&other.0] != 0);
+        if !has_left
+            || !is_silent
+            || others.is_empty()
+            || !have_failed
+            || !self.all_gave_up_because_of_others()
+        {
+            return None;
+        }
+        let summary =
+            format!("rank {rank} ended with exit code 0 while the others still communicated");
+        let facts = vec![format!(
+            "its container ended first; {} ended later, with other codes",
+            named(&others)
+        )];
+        let (kind, confidence) = (HangKind::PeerDead, Confidence::Likely);
+        Some(self.diagnosis(kind, confidence, vec![Rank(rank)], summary, facts))
+    }
+
     /// Finds the only rank that the launcher had to kill, long after another had failed, because it did not end when it was told
     /// to: it is stopped, or within a call of the system.
     pub(super) fn unresponsive(&self) -> Option<Diagnosis> {
@@ -102,6 +128,36 @@ mod tests {
         // All of them may end with 0 when they are stopped.
         let handled = format!("{}{}{root}{}", lines(), row(0, 1, early), row(3, 1, early));
         assert_eq!(said(&handled), (HangKind::Unknown, vec![]));
+    }
+
+    #[test]
+    fn the_container_that_ends_first_without_an_error_has_left() {
+        let gave_up = |rank: u32| {
+            format!("t-{rank}-1  | [rank{rank}]: RuntimeError: Connection closed by peer\n")
+        };
+        let lines = format!(
+            "t-0-1  | epoch 3\n{}{}{}",
+            gave_up(1),
+            gave_up(2),
+            gave_up(3)
+        );
+        let exit = |rank: u32, code: u32| format!("t-{rank}-1 exited with code {code}\n");
+        let all = format!(
+            "{}{}{}{}",
+            lines.repeat(5),
+            exit(0, 0),
+            exit(1, 1),
+            exit(2, 1)
+        );
+        assert_eq!(said(&all), (HangKind::PeerDead, vec![0]));
+        let later = format!(
+            "{}{}{}{}",
+            lines.repeat(5),
+            exit(1, 1),
+            exit(0, 0),
+            exit(2, 1)
+        );
+        assert_eq!(said(&later), (HangKind::Unknown, vec![]));
     }
 
     #[test]

@@ -2,16 +2,21 @@
 //! likely.
 
 mod by_rules;
+mod compared;
 mod counted;
+mod evicted;
 mod failure_table;
+mod group_members;
 mod node;
 mod places;
 mod process_table;
 mod silent;
+mod stalled;
 mod stopped;
 mod stuck;
 mod teardown;
 mod told;
+mod traced;
 mod unique_id;
 mod without_error;
 mod works;
@@ -21,6 +26,7 @@ use std::collections::BTreeMap;
 use super::behind::behind;
 use super::dump_contradiction;
 use super::job::Job;
+use super::logged::Step;
 use super::phase::Nature;
 use crate::{HangEvidence, conclude, diagnose};
 use allranks_model::diagnosis::rank_set::named;
@@ -45,20 +51,27 @@ pub(super) fn verdict(job: &Job) -> Option<Diagnosis> {
         .or_else(|| rules.killed_by_signal())
         .or_else(|| rules.died())
         .or_else(|| rules.failed_node())
+        .or_else(|| rules.evicted())
         .or_else(|| rules.port_in_use())
         .or_else(|| Some(by_rules.clone()).filter(says_itself))
         .or_else(|| rules.fingerprints())
+        .or_else(|| rules.compared())
         .or_else(|| rules.named_by_barrier())
+        .or_else(|| rules.stalled())
         .or_else(|| rules.counted())
         .or_else(|| rules.recorded())
+        .or_else(|| rules.traced())
         .or_else(|| rules.works())
         .or_else(|| rules.stuck())
         .or_else(|| rules.told_to_stop())
         .or_else(|| rules.awaited_id())
         .or_else(|| rules.left())
+        .or_else(|| rules.ended_first())
         .or_else(|| rules.unresponsive())
         .or_else(|| rules.silent())
         .or_else(|| rules.teardown())
+        .or_else(|| rules.group_members())
+        .or_else(|| rules.about_others())
         .or_else(|| {
             Some(by_rules)
                 .filter(|rule| rules.is_likely(rule))
@@ -97,9 +110,11 @@ impl Rules<'_> {
 
     /// Returns true if a rank waits for others, raised an error without finishing, ended badly, or is named by torch.
     fn is_troubled(&self) -> bool {
+        // Training that has finished shows that ranks came out of the rendezvous, although none of them says so.
+        let has_met = |step: &Step| step.nature == Nature::Init && self.job.stray.is_finished;
         let waits = self.job.ranks.values().any(|logged| {
             let step = logged.step();
-            step.is_some_and(|step| step.nature.waits())
+            step.is_some_and(|step| step.nature.waits() && !has_met(step))
         });
         let raised = || {
             let mut all = self.job.ranks.values();
@@ -125,6 +140,7 @@ impl Rules<'_> {
             || ended()
             || accused()
             || self.teardown().is_some()
+            || self.traced().is_some()
             || !self.job.dead_workers.ranks.is_empty()
             || (raised() && !self.is_over())
             || behind(self.job).is_some()

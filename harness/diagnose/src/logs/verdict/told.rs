@@ -1,9 +1,14 @@
 //! Verdicts by the cause that a launcher, an error or a line of torch itself names.
 
+use std::sync::LazyLock;
+
+use regex::Regex;
+
 use super::{Rules, line, odd};
 use crate::evidence::verb;
 use crate::logs::launcher::{ending, is_killed_by_signal};
 use crate::logs::logged::Logged;
+use crate::logs::pattern::pattern;
 use crate::{ErrorCause, error_cause};
 use allranks_model::diagnosis::rank_set;
 use allranks_model::diagnosis::rank_set::named;
@@ -126,6 +131,16 @@ impl Rules<'_> {
         ))
     }
 
+    /// Accuses nobody where all ranks have raised an error that names other ranks: it is about those, and shows not which differs.
+    pub(super) fn about_others(&self) -> Option<Diagnosis> {
+        let raises = |(rank, logged): (&u32, &Logged)| {
+            let error = logged.log.cause();
+            error.is_some_and(|error| names_another(Rank(*rank), error))
+        };
+        let is_all = self.job.ranks.len() > 1 && self.job.ranks.iter().all(raises);
+        is_all.then(|| self.unknown())
+    }
+
     /// Finds the ranks that raised an error which is not an effect of other ranks; only the first to fail, if the
     /// launcher names it.
     pub(super) fn raised(&self) -> Option<Diagnosis> {
@@ -154,6 +169,17 @@ impl Rules<'_> {
             facts,
         ))
     }
+}
+
+static RANK: LazyLock<Option<Regex>> = LazyLock::new(|| pattern(r"(?i)\branks? (\d+)"));
+
+/// Returns true if an error of this rank names another one.
+fn names_another(rank: Rank, error: &str) -> bool {
+    let Some(pattern) = RANK.as_ref() else {
+        return false;
+    };
+    let mut names = pattern.captures_iter(error);
+    names.any(|name| name[1].parse() != Ok(rank.0))
 }
 
 /// Returns the port in an error's text, `port: 29500`; `None` if there is none.

@@ -17,8 +17,21 @@ type Reached<'a> = (u32, i64, Option<&'a Work>);
 #[derive(Default)]
 struct Group<'a> {
     ranks: Vec<Reached<'a>>,
-    /// Whether ranks that give the group this name may mean different groups.
-    is_vague: bool,
+    /// The rank of each in the group, of those that give the group a number of their own.
+    locals: Vec<(u32, u32)>,
+}
+
+/// Returns true if ranks that give a group the same number, each with its rank in the group, are one group: all of them have their own
+/// rank, as in the world, or they are the members of one, at equal distances.
+fn is_one_group(locals: &[(u32, u32)]) -> bool {
+    let is_world = locals.iter().all(|(rank, local)| rank == local);
+    let mut distances = locals.windows(2).map(|pair| pair[1].0 - pair[0].0);
+    let first = distances.next();
+    let is_even = locals.len() > 2 && distances.all(|distance| Some(distance) == first);
+    let is_whole = (0..)
+        .zip(locals)
+        .all(|(number, (_, local))| *local == number);
+    is_world || (is_even && is_whole)
 }
 
 impl Rules<'_> {
@@ -31,8 +44,9 @@ impl Rules<'_> {
                 if let Some(reached) = works.reached() {
                     let entry = groups.entry(group).or_default();
                     entry.ranks.push((*rank, reached, works.timed_out.as_ref()));
-                    // A rank's own number for a group is the same everywhere only for a group of all ranks.
-                    entry.is_vague |= works.local_rank.is_some_and(|local| local != *rank);
+                    entry
+                        .locals
+                        .extend(works.local_rank.map(|local| (*rank, local)));
                 }
             }
         }
@@ -41,7 +55,7 @@ impl Rules<'_> {
         order.sort_by_key(|(group, _)| *group != WORLD);
         order
             .into_iter()
-            .filter(|(_, group)| !group.is_vague)
+            .filter(|(_, group)| is_one_group(&group.locals))
             .find_map(|(name, group)| self.work(name, &group.ranks))
     }
 

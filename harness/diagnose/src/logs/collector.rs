@@ -1,0 +1,167 @@
+//! Takes off lines what a collector has put before them to say where they come from: a pod, a container, a host, a task.
+
+use std::io;
+use std::ops::ControlFlow;
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use super::pattern::pattern;
+use super::source::Source;
+
+/// What a collector has put before the lines of a source.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Collector {
+    /// Nothing that is known.
+    #[default]
+    None,
+    /// `[pod/train-0/main] `, of `kubectl logs --prefix`.
+    Pod,
+    /// `trainer-1-1  | `, of `docker compose`.
+    Container,
+    /// `node-12: `, of `pdsh` and of launchers.
+    Host,
+    /// `node-12 15: `, of PALS: the host and the rank.
+    HostAndRank,
+}
+
+/// What a collector says of a line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Origin<'a> {
+    /// The pod, container or host.
+    pub(super) writer: Option<&'a str>,
+    pub(super) rank: Option<u32>,
+}
+
+static POD: LazyLock<Option<Regex>> =
+    LazyLock::new(|| pattern(r"^\[pod/(?P<writer>[^/\]\s]+)(?:/[^\]\s]+)?\] ?"));
+static CONTAINER: LazyLock<Option<Regex>> =
+    LazyLock::new(|| pattern(r"^(?P<writer>[A-Za-z][\w.-]*\d[\w.-]*) +\| ?"));
+static HOST: LazyLock<Option<Regex>> =
+    LazyLock::new(|| pattern(r"^(?P<writer>[A-Za-z][\w.-]*\d[\w.-]*):(?: |$)"));
+static HOST_AND_RANK: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    pattern(r"^(?:[\w-]*(?:\.[\w-]+)+|[A-Za-z][\w-]*\d[\w-]*) (?P<rank>\d{1,5}): ?")
+});
+
+/// All of them, each before those that its lines could be taken for.
+const ALL: &[Collector] = &[
+    Collector::Pod,
+    Collector::Container,
+    Collector::HostAndRank,
+    Collector::Host,
+];
+/// Lines that are looked at, and of them the share in percent that must have the prefix.
+const LOOK: usize = 300;
+const SHARE: usize = 85;
+
+impl Collector {
+    /// Returns what the lines of a source begin with.
+    pub(super) fn of(source: &Source) -> io::Result<Self> {
+        let mut seen = 0;
+        let mut found = [0; ALL.len()];
+        source.each_line(|raw| {
+            if !raw.trim().is_empty() {
+                seen += 1;
+                for (one, count) in ALL.iter().zip(&mut found) {
+                    *count += usize::from(one.captures(raw).is_some());
+                }
+            }
+            match seen < LOOK {
+                true => ControlFlow::Continue(()),
+                false => ControlFlow::Break(()),
+            }
+        })?;
+        let is_it = |(_, count): &(&Self, &usize)| **count > 1 && **count * 100 >= seen * SHARE;
+        let first = ALL.iter().zip(&found).find(is_it);
+        Ok(first.map_or(Self::None, |(one, _)| *one))
+    }
+
+    fn captures<'a>(self, raw: &'a str) -> Option<regex::Captures<'a>> {
+        let pattern = match self {
+            Self::None => return None,
+            Self::Pod => &POD,
+            Self::Container => &CONTAINER,
+            Self::Host => &HOST,
+            Self::HostAndRank => &HOST_AND_RANK,
+        };
+        let found = pattern.as_ref()?.captures(raw)?;
+        // `rank0: ` is no host of that name.
+        let is_rank = found.name("writer").is_some_and(|writer| {
+            let name = writer.as_str().as_bytes();
+            name.get(..4)
+                .is_some_and(|start| start.eq_ignore_ascii_case(b"rank"))
+        });
+        (!is_rank).then_some(found)
+    }
+
+    /// Takes the prefix off a line: what it says, and the rest.
+    pub(super) fn take(self, raw: &str) -> (Origin<'_>, &str) {
+        let Some(found) = self.captures(raw) else {
+            return (Origin::default(), raw);
+        };
+        let origin = Origin {
+            writer: found.name("writer").map(|writer| writer.as_str()),
+            rank: found
+                .name("rank")
+                .and_then(|rank| rank.as_str().parse().ok()),
+        };
+        let end = found.get(0).map_or(0, |all| all.end());
+        (origin, &raw[end..])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prefixes_are_taken_off() {
+        for (collector, first, second, writer, rank) in [
+            (
+                Collector::Pod,
+                "[pod/t-0-x/main] a",
+                "[pod/t-1-y/main] a",
+                Some("t-0-x"),
+                None,
+            ),
+            (
+                Collector::Container,
+                "t-0-1  | a",
+                "t-10-1 | a",
+                Some("t-0-1"),
+                None,
+            ),
+            (
+                Collector::Host,
+                "cn-233: a",
+                "cn-234: a",
+                Some("cn-233"),
+                None,
+            ),
+            (
+                Collector::HostAndRank,
+                "x4.cm.anl.gov 15: a",
+                "x5.cm.anl.gov 16: a",
+                None,
+                Some(15),
+            ),
+            (Collector::None, "step 1: a", "step 2: a", None, None),
+            (Collector::None, "epoch: 1", "a | b", None, None),
+            (Collector::None, "rank0: a", "rank1: a", None, None),
+            (Collector::None, "Rank0 | a", "Rank1 | a", None, None),
+            (
+                Collector::None,
+                "n7:12:14 [0] NCCL INFO a",
+                "n7:12:14 [0] NCCL INFO b",
+                None,
+                None,
+            ),
+        ] {
+            let source = Source::of_text("job.log", &format!("{first}\n{second}\n"));
+            assert_eq!(Collector::of(&source).unwrap(), collector, "{first}");
+            let (origin, rest) = collector.take(first);
+            assert_eq!(origin, Origin { writer, rank }, "{first}");
+            assert!(collector == Collector::None || rest == "a", "{rest}");
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Reads the members that a rank says its groups have: `tp_group=[0, 1, 2, 3]`.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use super::pattern::pattern;
+
+/// The members of each group of one rank, by what the rank calls it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct GroupMembers {
+    pub(super) groups: BTreeMap<String, Vec<u32>>,
+}
+
+static GROUP: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    pattern(
+        r"(?i)\b(\w*(?:group|mesh)(?:_ranks|_members)?)['\x22]?\s?[=:]\s?[\[(](\d+(?:,\s?\d+)+)[\])]",
+    )
+});
+
+impl GroupMembers {
+    /// Reads the next line.
+    pub(super) fn read(&mut self, text: &str) {
+        if !text.contains([']', ')'])
+            || !["roup", "esh", "GROUP"]
+                .iter()
+                .any(|word| text.contains(word))
+        {
+            return;
+        }
+        let Some(pattern) = GROUP.as_ref() else {
+            return;
+        };
+        for found in pattern.captures_iter(text) {
+            let members = found[2]
+                .split(',')
+                .filter_map(|member| member.trim().parse().ok());
+            let name = found[1].to_lowercase();
+            if !name.contains("param") {
+                self.groups.insert(name, members.collect());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_are_read() {
+        let read = |text: &str| {
+            let mut members = GroupMembers::default();
+            members.read(text);
+            members.groups.into_iter().collect::<Vec<_>>()
+        };
+        assert_eq!(
+            read("parallel_state: tp_group=[8, 9,10]"),
+            [("tp_group".to_owned(), vec![8, 9, 10])]
+        );
+        assert!(read("shape=[8, 9] groups=[[0, 1]] param_group=[0, 1] ranks=[0, 1]").is_empty());
+    }
+}

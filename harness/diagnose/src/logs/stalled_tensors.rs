@@ -1,0 +1,78 @@
+//! Reads Horovod's reports of tensors that some ranks have not submitted.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use super::pattern::pattern;
+
+/// What the latest report says.
+#[derive(Clone, Debug, Default)]
+pub(super) struct StalledTensors {
+    /// Ranks for which the others wait, each with the line.
+    pub(super) missing: BTreeMap<u32, String>,
+    /// Whether rows follow, each of one rank.
+    is_table: bool,
+}
+
+/// A row of the table of Horovod 0.16 and later: `5: [allreduce.layer1.weight, ...]`.
+static ROW: LazyLock<Option<Regex>> = LazyLock::new(|| pattern(r"^(\d+): \[(.*)\]"));
+/// A tensor in a report of any version before.
+static TENSOR: LazyLock<Option<Regex>> = LazyLock::new(|| pattern(r"\[missing ranks: ([\d, ]+)\]"));
+
+impl StalledTensors {
+    /// Reads the next line.
+    pub(super) fn read(&mut self, text: &str) {
+        if text.contains("One or more tensors were submitted to be reduced, gathered or") {
+            *self = Self::default();
+        } else if text.contains("[missing ranks: ") {
+            let Some(found) = TENSOR.as_ref().and_then(|line| line.captures(text)) else {
+                return;
+            };
+            for rank in found[1]
+                .split(',')
+                .filter_map(|rank| rank.trim().parse().ok())
+            {
+                self.missing.entry(rank).or_insert_with(|| text.to_owned());
+            }
+        } else if text.starts_with("Missing ranks:") {
+            self.is_table = true;
+        } else if self.is_table {
+            let row = ROW.as_ref().and_then(|row| row.captures(text));
+            self.is_table = row.is_some();
+            if let Some(rank) = row.and_then(|row| row[1].parse().ok()) {
+                self.missing.insert(rank, text.to_owned());
+            }
+        }
+    }
+
+    /// Adds what another file says.
+    pub(super) fn merge(&mut self, other: Self) {
+        self.missing.extend(other.missing);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_latest_report_counts() {
+        let read = |text: &str| {
+            let mut stalled = StalledTensors::default();
+            text.lines().for_each(|line| stalled.read(line));
+            stalled.missing.into_keys().collect::<Vec<_>>()
+        };
+        let report = "W stall_inspector.cc:105] One or more tensors were submitted to be reduced, gathered or broadcasted by subset of ranks";
+        let table = |rank: u32| {
+            format!("{report}\nMissing ranks:\n{rank}: [allreduce.a, allreduce.b ...]\n")
+        };
+        assert_eq!(read(&table(5)), [5]);
+        assert_eq!(read(&format!("{}{}", table(5), table(7))), [7]);
+        assert_eq!(read(&format!("{}\n6: [x]", table(5))), [5]);
+        let old =
+            format!("{report}\nStalled ops:\na_0 [missing ranks: 1, 2]\nb_0 [missing ranks: 2]");
+        assert_eq!(read(&old), [1, 2]);
+    }
+}

@@ -1,0 +1,66 @@
+//! The verdict by Horovod's last report of tensors that ranks have not submitted.
+
+use super::Rules;
+use crate::evidence::verb;
+use crate::logs::logged::Logged;
+use allranks_model::diagnosis::rank_set::named;
+use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
+use allranks_model::names::Rank;
+
+impl Rules<'_> {
+    /// Finds the few ranks for which the others waited until they gave up. A report alone is no fault: one rank may evaluate.
+    pub(super) fn stalled(&self) -> Option<Diagnosis> {
+        let missing = &self.job.stalled_tensors.missing;
+        let gave_up = |(_, logged): &(&u32, &Logged)| logged.gave_up();
+        let victims = self.job.ranks.iter().filter(gave_up);
+        let victims: Vec<Rank> = victims
+            .map(|(rank, _)| *rank)
+            .filter(|rank| !missing.contains_key(rank))
+            .map(Rank)
+            .collect();
+        let has_cause = |rank: &u32| {
+            let logged = self.job.ranks.get(rank);
+            logged.is_some_and(|logged| logged.log.cause().is_some())
+        };
+        let is_few = missing.len() * 2 < self.job.least_size() as usize;
+        if !is_few || victims.is_empty() || missing.keys().any(has_cause) {
+            return None;
+        }
+        let line = missing.values().next()?.clone();
+        let culprits: Vec<Rank> = missing.keys().copied().map(Rank).collect();
+        let summary = format!(
+            "{} {} not submitted tensors that all others have",
+            named(&culprits),
+            verb(&culprits, "has", "have")
+        );
+        let facts = vec![format!(
+            "the last report says that these ranks are missing: {line}"
+        )];
+        let (kind, confidence) = (HangKind::Behind, Confidence::Likely);
+        let found = self.diagnosis(kind, confidence, culprits, summary, facts);
+        Some(Diagnosis { victims, ..found })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::HangKind;
+    use crate::logs::verdict::said;
+
+    #[test]
+    fn the_missing_rank_is_named_once_the_others_have_given_up() {
+        let report = "[1,0]<stderr>:[2020-12-30 16:35:15.6: W stall_inspector.cc:105] One or more tensors were submitted to be reduced, gathered or broadcasted by subset of ranks\n[1,0]<stderr>:Missing ranks:\n[1,0]<stderr>:1: [allreduce.a ...]\n";
+        let down = |rank: u32| {
+            format!(
+                "[1,{rank}]<stderr>:horovod.common.exceptions.HorovodInternalError: Horovod has been shut down. This was caused by an exception on one of the ranks\n"
+            )
+        };
+        let step = "[1,1]<stdout>:Before x\n[1,1]<stdout>:After x\n";
+        let ended = format!("{step}{report}{}{}", down(0), down(2));
+        assert_eq!(said(&ended), (HangKind::Behind, vec![1]));
+        assert_eq!(
+            said(&format!("{step}{report}")),
+            (HangKind::Unknown, vec![])
+        );
+    }
+}
