@@ -66,6 +66,7 @@ mod tests;
 mod unset_key;
 mod waits;
 
+pub use advice::{advice, refutation};
 pub use errors::{ErrorCause, error_cause};
 pub use evidence::{
     A_CALL, Collective, Deadlock, EventKind, ForeignListener, GROUPS_OF_CALLER, HangEvidence,
@@ -165,8 +166,8 @@ fn conclude(
         victims,
         summary,
         evidence: Vec::new(),
-        refuted_by: advice::refutation(kind).to_owned(),
-        advice: advice::advice(kind)
+        refuted_by: refutation(kind).to_owned(),
+        advice: advice(kind)
             .iter()
             .map(|line| (*line).to_owned())
             .collect(),

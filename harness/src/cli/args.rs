@@ -317,7 +317,8 @@ pub struct ListArguments {
 /// The arguments of `explain`.
 #[derive(Debug, Args)]
 pub struct ExplainArguments {
-    /// Id of a scenario or of a check, as `plan` and the reports print it.
+    /// Id of a scenario or of a check, as `plan` and the reports print it; or the name of a kind of hang
+    /// (`collective-skipped`) or of a class of mismatch (`chunk-shifted`).
     pub id: String,
     /// The suite to look in.
     #[command(flatten)]

@@ -1,9 +1,10 @@
-//! `allranks explain ID`: everything known of one scenario or check before it runs.
+//! `allranks explain ID`: everything known of one scenario or check before it runs, or what a name in a report means.
 
 use std::io::Write;
 use std::path::PathBuf;
 
 use super::args::ExplainArguments;
+use super::explain_name::write_meaning;
 use super::select_arguments::DriverChoice;
 use super::{Exit, Failure, locate};
 use crate::suite::Suite;
@@ -20,8 +21,12 @@ use allranks_suite::expectation::Point;
 use allranks_suite::plan::{Check, ProgramCheck, Scenario, hang};
 use allranks_suite::platform::Start;
 
-/// Prints what a check or scenario does. Needs no torch: the id may be of any platform that has a file, found or not.
+/// Prints what a check or scenario does, or what a kind of hang or a class of mismatch means. Needs no torch: the id may be of
+/// any platform that has a file, found or not.
 pub fn explain(arguments: &ExplainArguments, out: &mut impl Write) -> Result<Exit, Failure> {
+    if write_meaning(&arguments.id, out)? {
+        return Ok(Exit::AsExpected);
+    }
     let scratch = tempfile::tempdir()?;
     let suite = Suite::load(&arguments.select.suite.request(), scratch.path())?;
     let id = arguments.id.as_str();

@@ -13,6 +13,7 @@ mod environment;
 mod expectations;
 mod expectations_arguments;
 mod explain;
+mod explain_name;
 mod files_of_run;
 mod fleet;
 mod fleet_arguments;

@@ -15,6 +15,7 @@
 //! | `example` | whether a file that a page shows is valid |
 //! | `schema` | a JSON schema as a page |
 //! | `exit_codes` | the tables of exit codes, and those in help texts |
+//! | `names` | the pages of hang kinds and of mismatch classes |
 //! | `trace` | the table that traces one check through the crates |
 
 mod binary;
@@ -23,6 +24,7 @@ mod example;
 mod exit_codes;
 mod glossary;
 mod link;
+mod names;
 mod page;
 mod schema;
 mod shell;
@@ -204,6 +206,13 @@ fn the_command_line_page_is_what_the_binary_says() {
         &format!("{BOOK}/reference/command-line.md"),
         &Binary::ask().page(),
     );
+}
+
+#[test]
+fn the_pages_of_kinds_and_classes_are_those_of_the_code() {
+    let page = |name: &str| format!("{BOOK}/reference/{name}.md");
+    compare(&page("hang-kinds"), &names::hang_kinds());
+    compare(&page("classes"), &names::classes());
 }
 
 #[test]

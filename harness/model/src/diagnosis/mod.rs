@@ -27,6 +27,8 @@ use crate::rank_line::RankLine;
     strum::Display,
     strum::IntoStaticStr,
     strum::EnumIter,
+    strum::EnumMessage,
+    strum::EnumString,
 )]
 #[serde(rename_all = "kebab-case")]
 #[strum(serialize_all = "kebab-case")]
@@ -86,6 +88,15 @@ pub enum HangKind {
     Slow,
     /// The evidence supports no verdict.
     Unknown,
+}
+
+impl HangKind {
+    /// Returns what is wrong with a job of this kind, in one sentence.
+    #[must_use]
+    pub fn meaning(self) -> String {
+        let text = strum::EnumMessage::get_documentation(&self);
+        text.unwrap_or_default().replace('\n', " ")
+    }
 }
 
 /// How well the evidence supports a verdict.

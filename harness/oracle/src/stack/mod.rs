@@ -125,9 +125,10 @@ impl StackPrepared {
     }
 }
 
-/// The names of the classes that wrong answers of layers are given.
-pub fn stack_classes() -> impl Iterator<Item = &'static str> {
-    StackClass::VARIANTS.iter().map(|class| class.name())
+/// Returns the classes of wrong answers of layers above c10d: the name of each, and its sentence.
+pub fn stack_classes() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let described = |class: &StackClass| (class.name(), class.sentence());
+    StackClass::VARIANTS.iter().map(described)
 }
 
 /// Why a check of a layer proves nothing, if so: which known bug its data do not tell from the right result.
