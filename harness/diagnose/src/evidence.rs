@@ -298,6 +298,9 @@ impl Rendezvous {
 /// What a rank is in, as [`EventKind::Own`], whose call of torch.distributed is not known.
 pub const A_CALL: &str = "a call of torch.distributed";
 
+/// How a process ended whose program returned by itself.
+pub const END_OF_PROGRAM: &str = "came to the end of its program";
+
 /// How many groups a rank has when it makes one with `use_local_synchronization`. torch names such a group by its members and by
 /// this number, so members that have another number wait for each other under other names (pytorch#173608).
 pub const GROUPS_OF_CALLER: &str = "groups of the caller";

@@ -69,9 +69,9 @@ mod waits;
 pub use advice::{advice, refutation};
 pub use errors::{ErrorCause, error_cause};
 pub use evidence::{
-    A_CALL, Collective, Deadlock, EventKind, ForeignListener, GROUPS_OF_CALLER, HangEvidence,
-    Message, Process, RankState, RankWait, Remaining, Rendezvous, SeenCall, Splits, TraceEvent,
-    list,
+    A_CALL, Collective, Deadlock, END_OF_PROGRAM, EventKind, ForeignListener, GROUPS_OF_CALLER,
+    HangEvidence, Message, Process, RankState, RankWait, Remaining, Rendezvous, SeenCall, Splits,
+    TraceEvent, list,
 };
 
 pub use polled::ended_meanwhile;
@@ -167,10 +167,7 @@ fn conclude(
         summary,
         evidence: Vec::new(),
         refuted_by: refutation(kind).to_owned(),
-        advice: advice(kind)
-            .iter()
-            .map(|line| (*line).to_owned())
-            .collect(),
+        advice: advice(kind).iter().map(|line| (*line).to_owned()).collect(),
         places: evidence
             .ranks
             .iter()

@@ -11,8 +11,8 @@ use crate::watch::recorder::device_messages;
 use crate::watch::trace::call::{Call, Entry, Inside};
 use crate::watch::trace::call_trace::CallTrace;
 use allranks_diagnose::{
-    A_CALL, Collective, EventKind, GROUPS_OF_CALLER, Message, Process, RankState, RankWait,
-    Remaining, Rendezvous, TraceEvent, list,
+    A_CALL, Collective, END_OF_PROGRAM, EventKind, GROUPS_OF_CALLER, Message, Process, RankState,
+    RankWait, Remaining, Rendezvous, TraceEvent, list,
 };
 use allranks_host::Activity;
 use allranks_model::names::Rank;
@@ -413,7 +413,7 @@ fn process_end(call_trace: Option<&CallTrace>) -> String {
     match call_trace {
         Some(call_trace) if call_trace.ended => match call_trace.errors.last() {
             Some(error) => format!("raised {}", error.lines().next().unwrap_or_default()),
-            None => "came to the end of its program".to_owned(),
+            None => END_OF_PROGRAM.to_owned(),
         },
         _ => "without a word, as by a signal".to_owned(),
     }
