@@ -49,6 +49,9 @@ pub struct RankState {
     pub done: Vec<TraceEvent>,
     /// Numbers, from 0, of the messages in `done` whose work was dropped before it had been waited for.
     pub dropped: Vec<usize>,
+    /// The number, from 0, of a message or collective in `done` whose work it has waited for -> how many events it had begun when that
+    /// wait ended.
+    pub waited: BTreeMap<usize, usize>,
     /// The event that it is in, and how long (zero: not known); `None` if it is in none that is known.
     pub doing: Option<(TraceEvent, Duration)>,
     /// The messages of the batch that it waits for on its device, each with its number as in [`EventKind::AwaitMessage`]; empty if it
@@ -66,6 +69,10 @@ pub struct RankState {
     pub keys_set_again: BTreeMap<String, u32>,
     /// Those that it has deleted and not set again.
     pub keys_deleted: Vec<String>,
+    /// The line of the program that reads keys of stores, `FILE:LINE` -> what it has read there.
+    pub reads: BTreeMap<String, Reads>,
+    /// The number, from 0, of a message or collective in `done` that a thread has issued which has ended -> the number of that thread.
+    pub by_ended_thread: BTreeMap<usize, u32>,
     /// Whether several of its threads have issued collectives or messages.
     pub calls_by_threads: bool,
     /// Whether threads other than its main one have set keys.
@@ -93,6 +100,7 @@ impl RankState {
             process: Process::Unknown,
             done: Vec::new(),
             dropped: Vec::new(),
+            waited: BTreeMap::new(),
             doing: None,
             batch: Vec::new(),
             ahead: Remaining::Unknown,
@@ -101,6 +109,8 @@ impl RankState {
             keys_set: Vec::new(),
             keys_set_again: BTreeMap::new(),
             keys_deleted: Vec::new(),
+            reads: BTreeMap::new(),
+            by_ended_thread: BTreeMap::new(),
             calls_by_threads: false,
             keys_by_threads: false,
         }
@@ -169,6 +179,28 @@ impl RankState {
         }
     }
 }
+
+/// What a line of a rank's program has read of stores.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reads(
+    /// How often it has begun to read.
+    pub usize,
+    /// The keys of the last times, oldest first.
+    pub Vec<Vec<String>>,
+);
+
+impl Reads {
+    /// Returns the keys that it has read at its nth time, from 1; `None` if there was none, or if they are no longer known.
+    #[must_use]
+    pub fn nth(&self, nth: usize) -> Option<&[String]> {
+        let forgotten = self.0.checked_sub(self.1.len())?;
+        let keys = self.1.get(nth.checked_sub(forgotten + 1)?)?;
+        Some(keys)
+    }
+}
+
+/// How the key begins that a member of a process group sets when it joins one that the program makes by itself: see `allranks_patch.py`.
+pub const JOINED: &str = "process group at ";
 
 /// The state of a rank's process.
 #[derive(Clone, Debug, PartialEq, Eq)]

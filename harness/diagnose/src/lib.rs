@@ -24,6 +24,7 @@
 //! | `splits` | what the members of an all-to-all send and receive |
 //! | `counter` | a counter in a store that one rank has added to more or less often than the rest |
 //! | `unset_key` | a key in a store that all ranks wait for and none sets |
+//! | `other_key` | a key in a store that one rank waits for where all others wait for another |
 //! | `keys` | which ranks have still to set the store keys that others wait for |
 //! | `habit` | what a rank has always done at a place, until now |
 //! | `same_line` | which of its groups each rank calls a collective on at a line that all ranks run |
@@ -55,6 +56,7 @@ mod keys;
 pub mod logs;
 mod messages;
 mod other_group;
+mod other_key;
 mod polled;
 mod recorded;
 mod rendezvous;
@@ -70,8 +72,8 @@ pub use advice::{advice, refutation};
 pub use errors::{ErrorCause, error_cause};
 pub use evidence::{
     A_CALL, Collective, Deadlock, END_OF_PROGRAM, EventKind, ForeignListener, GROUPS_OF_CALLER,
-    HangEvidence, Message, Process, RankState, RankWait, Remaining, Rendezvous, SeenCall, Splits,
-    TraceEvent, list,
+    HangEvidence, Message, Process, RankState, RankWait, Reads, Remaining, Rendezvous, SeenCall,
+    Splits, TraceEvent, list,
 };
 
 pub use polled::ended_meanwhile;
@@ -102,6 +104,7 @@ pub fn diagnose(evidence: &HangEvidence) -> Diagnosis {
         rendezvous,
         chain_ends::lost(evidence),
         counter::miscounted(evidence),
+        other_key::other_key(evidence),
         unset_key::unset_key(evidence),
         chain_ends::stopped(evidence),
         chain_ends::ended_by_error(evidence),

@@ -92,6 +92,7 @@ fn culprits(evidence: &HangEvidence, row: &Row<'_>) -> Option<Vec<Rank>> {
         (true, false) => Some(vec![peer.rank]),
         (false, true) => Some(vec![waiting.rank]),
         _ if lacks_in_round(evidence, row) => Some(vec![peer.rank]),
+        _ if is_relayed(evidence, row) => Some(vec![waiting.rank]),
         _ if any(&is_there) => None,
         _ if any(&expects_as_many) => Some(vec![peer.rank]),
         _ => {
@@ -100,6 +101,40 @@ fn culprits(evidence: &HangEvidence, row: &Row<'_>) -> Option<Vec<Rank>> {
             Some(both)
         }
     }
+}
+
+/// The fewest messages that a rank has passed on one by one.
+const RELAYED: usize = 8;
+
+/// Returns true if the peer passes messages on: each of the row came right after one that it had from a third rank (or went right before
+/// one to it), and that third rank has gone on to the collective that the peer is in. If one more message were due, both would have left
+/// theirs out.
+fn is_relayed(evidence: &HangEvidence, row: &Row<'_>) -> bool {
+    let own: Vec<&Message> = messages(row.peer).collect();
+    let is_of_row = |own: &Message| answers(own, row.message, row.waiting.rank);
+    let of_row = own.iter().enumerate().filter(|(_, own)| is_of_row(own));
+    let beside = |number: usize| match row.message.sends {
+        // What the peer has received it passes on.
+        true => own.get(number + 1),
+        false => number.checked_sub(1).and_then(|before| own.get(before)),
+    };
+    let others: Option<Vec<&Message>> = of_row.map(|(number, _)| beside(number).copied()).collect();
+    let Some(others) = others.filter(|others| others.len() >= RELAYED) else {
+        return false;
+    };
+    let Some(first) = others
+        .first()
+        .filter(|first| first.sends == row.message.sends)
+    else {
+        return false;
+    };
+    let third = first.peer.filter(|third| *third != row.waiting.rank);
+    let is_there = third
+        .and_then(|third| evidence.rank(third))
+        .is_some_and(|third| third.now().and_then(as_collective) == Some(row.here));
+    // Each message of the third rank's is passed on, and no other.
+    let are_all = own.iter().filter(|one| *one == first).count() == others.len();
+    is_there && are_all && others.iter().all(|one| one == first)
 }
 
 /// Returns true if the peer has had messages of this kind with several ranks in turn, twice at least, and has begun one more round that
@@ -288,6 +323,41 @@ mod tests {
         assert_eq!(verdict(told(4, &[1, 2])), unmatched(&[0]));
         // One round may be all that rank 3 was to have.
         assert_eq!(verdict(told(1, &[1, 2])), NOBODY);
+    }
+
+    /// Builds three stages: each batch of `steps` steps of four goes through all and comes back; then the last one expects one more.
+    fn relayed(steps: usize) -> Vec<RankState> {
+        let up = |number: u32| {
+            let takes = (number > 0).then(|| message(false, number - 1, 0));
+            takes
+                .into_iter()
+                .chain((number < 2).then(|| message(true, number + 1, 0)))
+        };
+        let down = |number: u32| {
+            let takes = (number < 2).then(|| message(false, number + 1, 0));
+            takes
+                .into_iter()
+                .chain((number > 0).then(|| message(true, number - 1, 0)))
+        };
+        let stage = |number: u32, last: EventKind| {
+            let step = (0..4)
+                .flat_map(|_| up(number))
+                .chain((0..4).flat_map(|_| down(number)));
+            let step: Vec<EventKind> = step.collect();
+            rank(number, [vec![step; steps].concat(), vec![last]].concat())
+        };
+        vec![
+            stage(0, world()),
+            stage(1, world()),
+            stage(2, message(false, 1, 0)),
+        ]
+    }
+
+    #[test]
+    fn who_expects_more_than_a_rank_had_to_pass_on_is_named() {
+        assert_eq!(verdict(relayed(3)), unmatched(&[2]));
+        // The stage before may have had something of its own to send.
+        assert_eq!(verdict(relayed(1)), NOBODY);
     }
 
     #[test]

@@ -3,10 +3,14 @@
 
 mod awaited_keys;
 mod broken_round;
+mod ended_thread;
+mod fill_drain;
 mod left_out;
 mod message_row;
 mod order;
+mod partners;
 mod short_round;
+mod turned_away;
 mod unmatched;
 
 pub use message_row::broken as broken_row;
@@ -14,6 +18,7 @@ pub use order::{against_the_order, elsewhere, gone_on, may_go_on};
 pub use short_round::short_round;
 
 use super::evidence::{EventKind, HangEvidence};
+use super::other_key;
 use allranks_model::diagnosis::Diagnosis;
 use allranks_model::names::Rank;
 
@@ -21,10 +26,17 @@ use allranks_model::names::Rank;
 #[must_use]
 pub fn cause(evidence: &HangEvidence, cycle: &[Rank]) -> Option<Diagnosis> {
     let states = || cycle.iter().filter_map(|rank| evidence.rank(*rank));
-    let unmatched = || states().find_map(|state| unmatched::unmatched(evidence, state));
-    let waits = awaited_keys::key_not_set(evidence, cycle)
+    let unmatched =
+        || of_all_pairs(states().filter_map(|state| unmatched::unmatched(evidence, state)));
+    let waits = other_key::other_key(evidence)
+        .or_else(|| ended_thread::ended_thread(evidence, cycle))
+        .or_else(|| awaited_keys::key_not_set(evidence, cycle))
         .or_else(|| left_out::group_left_out(evidence, cycle));
-    let waits = waits.or_else(|| broken_round::broken_round(evidence, cycle));
+    let waits = waits
+        .or_else(|| partners::other_partners(evidence, cycle))
+        .or_else(|| broken_round::broken_round(evidence, cycle))
+        .or_else(|| turned_away::turned_away(evidence, cycle))
+        .or_else(|| fill_drain::other_count(evidence, cycle));
     waits.or_else(unmatched).or_else(|| {
         let mut skips = states().filter_map(|state| left_out::left_out(evidence, cycle, state));
         let one = skips.next()?;
@@ -32,6 +44,28 @@ pub fn cause(evidence: &HangEvidence, cycle: &[Rank]) -> Option<Diagnosis> {
             None => Some(one),
             Some(_) => None,
         }
+    })
+}
+
+/// Returns the first of these verdicts on pairs of ranks. If another one is on other ranks alone, it names nobody: what is wrong is wrong of
+/// several pairs, and no rank stands out.
+fn of_all_pairs(mut verdicts: impl Iterator<Item = Diagnosis>) -> Option<Diagnosis> {
+    let first = verdicts.next()?;
+    let is_apart = |other: &Diagnosis| {
+        let mut ranks = other.culprits.iter();
+        ranks.all(|rank| !first.culprits.contains(rank))
+    };
+    let apart = verdicts.find(|other| !other.culprits.is_empty() && is_apart(other));
+    Some(match apart {
+        Some(apart) if !first.culprits.is_empty() => Diagnosis {
+            summary: format!(
+                "{}; {}; neither rank of a pair stands out",
+                first.summary, apart.summary
+            ),
+            culprits: Vec::new(),
+            ..first
+        },
+        _ => first,
     })
 }
 
@@ -51,8 +85,49 @@ pub fn is_of_messages(evidence: &HangEvidence, cycle: &[Rank]) -> bool {
 mod tests {
     use super::*;
     use crate::RankWait;
-    use crate::builders::{collective, rank, verdict};
+    use crate::builders::{collective, message, rank, verdict};
     use allranks_model::diagnosis::{Confidence, HangKind};
+
+    #[test]
+    fn where_the_messages_of_several_pairs_differ_nobody_is_named() {
+        let pair = |tag: u32| {
+            let sends = |number| {
+                rank(
+                    number,
+                    vec![message(true, number + 2, 7), message(true, number + 2, tag)],
+                )
+            };
+            let takes = |number| {
+                rank(
+                    number,
+                    vec![message(false, number - 2, 7), message(false, number - 2, 9)],
+                )
+            };
+            vec![sends(0), sends(1), takes(2), takes(3)]
+        };
+        assert_eq!(
+            verdict(pair(8)),
+            (HangKind::MessageUnmatched, vec![], Confidence::Likely)
+        );
+        let mut one = pair(8);
+        one[1] = rank(
+            1,
+            vec![
+                message(true, 3, 7),
+                message(true, 3, 9),
+                collective("all", &[0, 1, 2, 3]),
+            ],
+        );
+        one[3] = rank(
+            3,
+            vec![
+                message(false, 1, 7),
+                message(false, 1, 9),
+                collective("all", &[0, 1, 2, 3]),
+            ],
+        );
+        assert_eq!(verdict(one).1, [0, 2]);
+    }
 
     #[test]
     fn a_cycle_through_a_lock_is_proved_and_one_through_an_answer_is_not() {
