@@ -25,7 +25,8 @@ pub use environment::environment;
 pub use file_lock::{FileLock, file_locks};
 pub use idle_time::idle_time;
 pub use listener::{
-    Listener, StoreReply, addresses, is_connected_to, is_heard, listeners, probe_store, resolves,
+    Listener, StoreReply, addresses, holder_of_other_end, is_connected_to, is_heard, listeners,
+    probe_store, resolves,
 };
 pub use process::{
     Activity, activity, arguments, describe, is_asleep, is_ending, reads_a_pipe, sleeps_in, state,

@@ -95,6 +95,42 @@ pub fn is_connected_to(_port: u16) -> bool {
     false
 }
 
+/// Returns the process that holds the other end of a TCP connection of this machine or, as long as that is not accepted, listens there;
+/// `None` if it is on another machine, or where this machine does not tell.
+#[cfg(target_os = "linux")]
+#[must_use]
+pub fn holder_of_other_end(own: SocketAddr, other: SocketAddr) -> Option<u32> {
+    use procfs::net::{TcpState, tcp, tcp6};
+    use procfs::process::{FDTarget, all_processes};
+
+    let plain = |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
+    let (own, other) = (plain(own), plain(other));
+    let sockets = [tcp(), tcp6()].into_iter().flatten().flatten();
+    let mut ends = sockets.filter(|socket| {
+        socket.state == TcpState::Established
+            && plain(socket.local_address) == other
+            && plain(socket.remote_address) == own
+    });
+    let inode = ends.next()?.inode;
+    if inode == 0 {
+        let listeners = listeners(&[other.port()]);
+        return listeners.into_iter().find_map(|listener| listener.pid);
+    }
+    let mut processes = all_processes().ok()?.flatten();
+    let holder = processes.find(|process| {
+        let mut files = process.fd().into_iter().flatten().flatten();
+        files.any(|file| matches!(file.target, FDTarget::Socket(held) if held == inode))
+    });
+    holder.map(|process| process.pid().cast_unsigned())
+}
+
+/// Returns the process that holds the other end of a TCP connection of this machine; `None` where this machine does not tell.
+#[cfg(not(target_os = "linux"))]
+#[must_use]
+pub fn holder_of_other_end(_own: SocketAddr, _other: SocketAddr) -> Option<u32> {
+    None
+}
+
 /// Returns the port and the inode of each listening socket.
 #[cfg(target_os = "linux")]
 fn sockets() -> impl Iterator<Item = (u16, u64)> {

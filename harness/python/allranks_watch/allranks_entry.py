@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -141,12 +142,23 @@ def entry_of_collective(trace: CallTrace, module: Any, name: str, arguments: Arg
     if root:
         nature["root"] = str(global_rank(trace, key, arguments, root, 0))
     entry = {"what": "collective", "group": key, "number": trace.next_number(key), "name": name, "nature": nature}
+    stream = current_stream()
+    if stream is not None:
+        entry["stream"] = stream
     if name in ("all_to_all_single", "all_to_all"):
         size = len(trace.groups[key][1])
         if size <= MOST_SPLITS:
             split = splits_of_tensor if name == "all_to_all_single" else splits_of_list
             entry["splits"] = {"sends": split(arguments, "input", size), "receives": split(arguments, "output", size)}
     return entry
+
+
+def current_stream() -> int | None:
+    """Returns the id of the CUDA stream on which the calling thread issues; None if the process uses none."""
+    cuda = getattr(sys.modules.get("torch"), "cuda", None)
+    if cuda is None or not cuda.is_initialized():
+        return None
+    return int(cuda.current_stream().stream_id)
 
 
 def splits_of_tensor(arguments: Arguments, side: str, size: int) -> list[int]:

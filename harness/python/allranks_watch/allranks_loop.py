@@ -54,13 +54,40 @@ def is_unwoken(loop: Any) -> bool:
         return False
 
 
+def main_task(frame: FrameType | None) -> Any:
+    """Returns the task that `asyncio.run` waits for in the thread of this frame; None if there is none."""
+    run = caller(frame, "/asyncio/base_events.py", "run_until_complete")
+    return None if run is None else run.f_locals.get("future")
+
+
+#: The number of tasks that are followed, each awaited by the one before.
+_TASKS = 200
+
+
+def waited_futures(task: Any) -> list[Any]:
+    """Returns the futures whose results a task awaits, directly or by other tasks."""
+    found: list[Any] = []
+    steps = [task]
+    for step in steps:
+        if step is None or len(steps) > _TASKS or step.done():
+            continue
+        children = getattr(step, "_children", None)
+        if hasattr(step, "get_coro"):
+            steps.append(getattr(step, "_fut_waiter", None))
+        elif children is not None:
+            steps += children
+        else:
+            found.append(step)
+    return found
+
+
 def awaited(frame: FrameType | None) -> FrameType | None:
     """Returns the program's innermost frame in the task that `asyncio.run` waits for; None if there is none."""
     if loop_of(frame) is None:
         return None
-    run = caller(frame, "/asyncio/base_events.py", "run_until_complete")
     try:
-        step: Any = None if run is None else run.f_locals["future"].get_coro()
+        task = main_task(frame)
+        step: Any = None if task is None else task.get_coro()
         found = None
         while step is not None:
             inner = getattr(step, "cr_frame", None)

@@ -9,7 +9,16 @@ from __future__ import annotations
 import os
 import sys
 
-from allranks_entry import COLLECTIVES, MESSAGES, PREFIXES, Arguments, entry_of_call, is_gloo, prefixes_of
+from allranks_entry import (
+    COLLECTIVES,
+    MESSAGES,
+    PREFIXES,
+    Arguments,
+    entry_of_call,
+    is_gloo,
+    place_of_store,
+    prefixes_of,
+)
 from allranks_frames import calling_location
 from allranks_trace import CallTrace, error_text
 
@@ -31,6 +40,9 @@ MODULE = "torch.distributed.distributed_c10d"
 UNBLOCKING = ("isend", "irecv")
 #: Functions of ``torch.distributed.rpc`` that wait for other ranks.
 RPC = ("rpc_sync", "shutdown")
+#: How the key of a member begins that makes a group by itself, and the members of which there are keys.
+JOINED = "process group at "
+JOINING = 50
 #: Methods of stores that read keys, which may wait for them, those that set one, and those that delete one.
 STORE_READS = ("get", "multi_get", "wait", "check")
 STORE_WRITES = ("set", "multi_set", "append", "compare_set", "add")
@@ -74,7 +86,7 @@ def wrap(trace: CallTrace, module: Any, name: str, function: Callable[..., Any])
             if name == "recv" and entry["peer"] is None and isinstance(result, int):
                 entry["peer"] = result  # the sender, of any that it might have been
             elif result is not None and name not in MANAGEMENT:
-                trace.keep_work(result, entry)
+                trace.keep_work(result, [entry])
                 if is_followed:
                     trace.follow_handle(result, entry)
             return result
@@ -99,13 +111,14 @@ def wrap_wait(trace: CallTrace, function: Callable[..., Any]) -> Callable[..., A
 
     @functools.wraps(function)
     def wait(self: Any, *args: Any, **kwargs: Any) -> Any:
-        entry = None if getattr(local, "depth", 0) else trace.works.get(id(self))
-        if entry is None:
+        entries = [] if getattr(local, "depth", 0) else trace.calls_of(self)
+        if not entries:
             return function(self, *args, **kwargs)
         error = None
-        trace.handles.pop(entry["id"], None)
+        for entry in entries:
+            trace.handles.pop(entry["id"], None)
         try:
-            trace.enter({**entry, "waits": True, "at": calling_location()}, is_new=False)
+            trace.enter({**entries[0], "waits": True, "at": calling_location()}, is_new=False)
         except Exception:
             pass
         try:
@@ -115,11 +128,52 @@ def wrap_wait(trace: CallTrace, function: Callable[..., Any]) -> Callable[..., A
             raise
         finally:
             try:
-                trace.leave_wait(entry, error)
+                trace.leave_wait(entries, error)
             except Exception:
                 pass
 
     return wait
+
+
+def wrap_look(trace: CallTrace, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns a ``Work.is_completed`` that records the look at a recorded call."""
+    import functools
+
+    local = trace.local
+
+    @functools.wraps(function)
+    def is_completed(self: Any) -> Any:
+        is_over = function(self)
+        try:
+            entries = [] if getattr(local, "depth", 0) else trace.calls_of(self)
+            if entries:
+                trace.note_look(entries, bool(is_over), calling_location())
+        except Exception:
+            pass
+        return is_over
+
+    return is_completed
+
+
+def wrap_batch(trace: CallTrace, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns a ``batch_isend_irecv`` that remembers of which calls a work is that is of all of them together."""
+    import functools
+
+    @functools.wraps(function)
+    def batch(*args: Any, **kwargs: Any) -> Any:
+        before = trace.added
+        works = function(*args, **kwargs)
+        try:
+            if not getattr(trace.local, "depth", 0):
+                issued = trace.messages_since(before)
+                for work in works if issued else ():
+                    if not trace.calls_of(work):
+                        trace.keep_work(work, issued)
+        except Exception:
+            pass
+        return works
+
+    return batch
 
 
 def call_in(trace: CallTrace, entry: Entry, call: Callable[[], Any]) -> Any:
@@ -171,6 +225,7 @@ def wrap_store(trace: CallTrace, name: str, function: Callable[..., Any]) -> Cal
         if poll is not None:
             return trace.read_again(poll, reads)
         entry: Entry = {"what": "store", "keys": keys, "at": "", "id": 0, "epoch": trace.epoch}
+        trace.note_read(calling_location(), keys)
         trace.begin_poll(entry)
         return call_in(trace, entry, reads)
 
@@ -190,6 +245,32 @@ def wrap_prefix(function: Callable[..., Any]) -> Callable[..., Any]:
         except Exception:
             pass
         return result
+
+    return init
+
+
+def wrap_join(trace: CallTrace, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns ``ProcessGroupGloo.__init__``, which records where the program makes a group by itself.
+
+    Each member tells the others in the store where it is, and waits for all of them: that is recorded as a key of each.
+    """
+    import functools
+
+    @functools.wraps(function)
+    def init(self: Any, *args: Any, **kwargs: Any) -> Any:
+        join = functools.partial(function, self, *args, **kwargs)
+        if getattr(trace.local, "depth", 0):
+            return join()
+        try:
+            given = dict(zip(("store", "rank", "size"), args, strict=False)) | kwargs
+            place = JOINED + place_of_store(given["store"])[:150]
+            keys = [f"{place}, rank {rank}" for rank in range(min(int(given["size"]), JOINING))]
+            trace.note_set(keys[int(given["rank"]) :][:1])
+            trace.note_read(calling_location(), keys)
+            entry: Entry = {"what": "store", "keys": keys, "at": "", "id": 0, "epoch": trace.epoch}
+        except Exception:
+            return join()
+        return call_in(trace, entry, join)
 
     return init
 
@@ -243,10 +324,15 @@ def patch(trace: CallTrace, module: Any) -> None:
         function = getattr(module, name, None)
         if callable(function):
             setattr(module, name, wrap(trace, module, name, function))
-    try:
-        module.Work.wait = wrap_wait(trace, module.Work.wait)
-    except Exception:
-        pass
+    for kind, name, wrapper in (
+        (module.Work, "wait", wrap_wait),
+        (module.Work, "is_completed", wrap_look),
+        (module, "batch_isend_irecv", wrap_batch),
+    ):
+        try:
+            setattr(kind, name, wrapper(trace, getattr(kind, name)))
+        except Exception:
+            pass
     for name in (*STORE_READS, *STORE_WRITES, *STORE_DELETES):
         try:
             setattr(module.Store, name, wrap_store(trace, name, getattr(module.Store, name)))
@@ -254,6 +340,10 @@ def patch(trace: CallTrace, module: Any) -> None:
             pass
     try:
         module.PrefixStore.__init__ = wrap_prefix(module.PrefixStore.__init__)
+    except Exception:
+        pass
+    try:
+        module.ProcessGroupGloo.__init__ = wrap_join(trace, module.ProcessGroupGloo.__init__)
     except Exception:
         pass
     try:

@@ -6,7 +6,8 @@ import os
 import sys
 import threading
 
-from allranks_frames import caller, current_frames, files_of, is_finished, is_own, line_of, main_frame, own_frame
+from allranks_frames import caller, current_frames, files_of, is_own, line_of, main_frame, own_frame
+from allranks_handover import awaited_call
 from allranks_loop import awaited, is_deserted, is_unwoken, loop_of
 
 TYPE_CHECKING = False
@@ -24,50 +25,20 @@ if TYPE_CHECKING:
     AwaitedThread = tuple[str, str, str]
 
 
-def current_call(inside: dict[int, Inside], polled: Inside | None) -> Inside | None:
+def current_call(inside: dict[int, Inside], polled: Inside | None, groups: set[str]) -> Inside | None:
     """Returns the call that the main thread is in, or that it waits for; None if there is none.
 
     Args:
         inside: thread id -> the call that the thread is in.
         polled: the call that the main thread makes again and again.
+        groups: the keys of the groups that the process has called on.
     """
     main = threading.main_thread().ident or 0
     if main in inside or polled is not None:
         return inside.get(main, polled)
     # Backward passes run on threads of their own, and the main thread waits for them; a main thread that has ended has
     # left its work to others, and one that waits for the result of another thread waits for the same ranks as that one.
-    first = main_frame() if inside else None
-    files = files_of(first)
-    # A thread that an event loop has handed a call to wakes it when it is done.
-    waits = awaits_a_thread(files) or loop_of(first) is not None or has_one_waker(first, inside)
-    if inside and (is_finished() or any("/torch/autograd/" in file for file, _ in files) or waits):
-        return min(inside.values(), key=lambda call: call[1])
-    return None
-
-
-#: Functions that wait for the result or the end of another thread: the end of their file's name, and their own.
-_HANDOVERS = (("/queue.py", "get"), ("/threading.py", "join"), ("/concurrent/futures/_base.py", "result"))
-
-
-def awaits_a_thread(files: list[tuple[str, str]]) -> bool:
-    """Returns whether a thread, whose files and functions these are, waits for the result or end of another."""
-    inner = [(name.replace(os.sep, "/"), function) for name, function in files[:6]]
-    return any(name.endswith(end) and function == waits for name, function in inner for end, waits in _HANDOVERS)
-
-
-def has_one_waker(frame: FrameType | None, inside: dict[int, Inside]) -> bool:
-    """Returns whether the main thread waits without a limit for what only one thread, which is in a call, could do.
-
-    Its innermost frame is given. It must wait for an event or a condition, and the program have no third thread.
-    """
-    if (
-        frame is None
-        or caller(frame, "/threading.py", "wait") is not frame
-        or frame.f_locals.get("timeout") is not None
-    ):
-        return False
-    others = set(current_frames()) - {threading.main_thread().ident, threading.get_ident()}
-    return len(others) == 1 and others <= set(inside)
+    return awaited_call(inside, groups) if inside else None
 
 
 #: The number of threads that are told of.
@@ -205,6 +176,24 @@ def awaited_lock() -> str | None:
                 return os.path.abspath(path)
         frame = frame.f_back
     return None
+
+
+def awaited_connection() -> list[str] | None:
+    """Returns both ends of the connection from which the main thread reads by Python's own code, this one's first."""
+    read = caller(main_frame(), "/socket.py", "readinto")
+    if read is None:
+        return None
+    try:
+        reading = read.f_locals["self"]._sock
+        return [end_of(reading.getsockname()), end_of(reading.getpeername())]
+    except Exception:
+        return None
+
+
+def end_of(address: tuple[Any, ...]) -> str:
+    """Returns a socket's address as HOST:PORT."""
+    host, port = address[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def current_line() -> Line:

@@ -14,9 +14,17 @@ import sys
 import threading
 import time
 
+from allranks_entry import current_stream
 from allranks_frames import is_finished, is_main_thread, main_frame
 from allranks_loop import loop_of
-from allranks_place import awaited_lock, awaited_threads, current_call, current_line, handler_thread
+from allranks_place import (
+    awaited_connection,
+    awaited_lock,
+    awaited_threads,
+    current_call,
+    current_line,
+    handler_thread,
+)
 from allranks_recorder import Recorder
 
 TYPE_CHECKING = False  # importing `typing` would cost every Python process of the program some milliseconds
@@ -38,6 +46,8 @@ RECENT = 100
 WORKS = 4096
 #: Keys of stores that the program has set, of which so many are kept.
 KEYS = 300
+#: Lines of the program that read keys, and times that it did so at each, which are kept.
+READS = 16
 #: Reads of the same keys, one after the other, that are a poll.
 POLLED = 4
 #: Errors that are kept.
@@ -150,6 +160,12 @@ class CallTrace:
         self.callers: set[int] = set()
         #: Whether a thread other than the main one has set keys.
         self.keys_by_threads = False
+        #: Where the program reads keys -> how often it has begun to, and the keys of the last times.
+        self.reads: collections.OrderedDict[str, tuple[int, list[list[str]]]] = collections.OrderedDict()
+        #: Thread id -> its number among the threads, but the main one, that have made calls, and a weak reference.
+        self.threads: dict[int, tuple[int, Any]] = {}
+        #: References to all of these, by their number.
+        self.numbered_threads: list[Any] = []
         #: Calls that have set or deleted keys.
         self.key_calls = 0
         #: The keys that its main thread reads again and again.
@@ -169,8 +185,10 @@ class CallTrace:
         self.last: LastEntries | None = None
         #: Torch's record of what backends really issue.
         self.recorder = Recorder(self.path, self.add_process_group)
-        #: Id of a work object -> the entry of the call that returned it, oldest first.
-        self.works: collections.OrderedDict[int, Entry] = collections.OrderedDict()
+        #: Id of a work object -> a weak reference to it, and the entries of the calls that it is of, oldest first.
+        self.works: collections.OrderedDict[int, tuple[Any, list[Entry]]] = collections.OrderedDict()
+        #: Id of an entry -> when the program had waited for its work, and the stream that waited, oldest first.
+        self.waited: collections.OrderedDict[int, tuple[float, int | None]] = collections.OrderedDict()
         #: Id of the entry of a message that did not block -> its work, until that is waited for or dropped.
         self.handles: dict[int, Any] = {}
         self.thread: threading.Thread | None = None
@@ -223,13 +241,49 @@ class CallTrace:
                 end = {"what": "end", "of": entry["what"], "group": entry.get("group"), "ok": error is None, "at": ""}
                 self.add({**end, "t": time.time()})
 
-    def leave_wait(self, entry: Entry, error: BaseException | None) -> None:
-        """Records that this thread has ended the wait for an earlier call."""
-        if error is not None:
+    def leave_wait(self, entries: list[Entry], error: BaseException | None) -> None:
+        """Records that this thread has ended the wait for earlier calls."""
+        if error is None:
+            self.note_waited(entries)
+        else:
             with self.file_lock:
-                entry["raised"] = error_text(error)
-                self.written.pop(entry["id"], None)
+                for entry in entries:
+                    entry["raised"] = error_text(error)
+                    self.written.pop(entry["id"], None)
         self.leave({"what": "wait"}, error)
+
+    def note_waited(self, entries: list[Entry]) -> None:
+        """Records that the program has waited for earlier calls, or has seen that they are over."""
+        ended = (time.time(), current_stream())
+        with self.lock:
+            for entry in entries:
+                self.waited.setdefault(entry["id"], ended)
+            while len(self.waited) > KEPT:
+                self.waited.popitem(last=False)
+
+    def note_look(self, entries: list[Entry], is_over: bool, at: str) -> None:
+        """Records that this thread has looked whether earlier calls are over: a wait, if it does so again."""
+        first = entries[0]
+        if is_over:
+            for entry in entries:
+                self.handles.pop(entry["id"], None)
+            if first["id"] not in self.waited:
+                self.note_waited(entries)
+                with self.lock:
+                    self.moves += 1
+                    self.left = time.time()
+        if not is_main_thread():
+            return
+        with self.lock:
+            poll = self.poll
+            looked = None if poll is None else poll.entry.get("id")
+            if is_over:
+                if poll is not None and poll.entry.get("waits") and looked == first["id"]:
+                    self.poll = None
+            elif poll is None or not poll.entry.get("waits"):
+                self.poll = Poll({**first, "waits": True, "at": at})
+            elif looked == first["id"]:
+                poll.reads, poll.last = poll.reads + 1, time.time()
 
     def note_set(self, keys: list[str]) -> None:
         """Records that the program sets keys of a store."""
@@ -248,6 +302,34 @@ class CallTrace:
         with self.lock:
             self.key_calls += 1
             keep_newest(self.keys_deleted, keys)
+
+    def note_read(self, at: str, keys: list[str]) -> None:
+        """Records that the program begins to read keys of a store there."""
+        with self.lock:
+            count, last = self.reads.get(at, (0, []))
+            self.reads[at] = (count + 1, [*last, keys][-READS:])
+            self.reads.move_to_end(at)
+            while len(self.reads) > READS:
+                self.reads.popitem(last=False)
+
+    def number_of_thread(self) -> int | None:
+        """Returns the number of the calling thread among those that make calls; None of the main one or a native."""
+        import weakref
+
+        thread = getattr(threading, "_active", {}).get(threading.get_ident())
+        if thread is None or thread is threading.main_thread():
+            return None
+        number, reference = self.threads.get(threading.get_ident(), (0, None))
+        if reference is None or reference() is not thread:
+            number, reference = len(self.numbered_threads), weakref.ref(thread)
+            self.threads[threading.get_ident()] = (number, reference)
+            self.numbered_threads.append(reference)
+        return number
+
+    def ended_threads(self) -> list[int]:
+        """Returns the numbers of the threads that have made calls and have ended."""
+        threads = [(number, reference()) for number, reference in enumerate(self.numbered_threads)]
+        return [number for number, thread in threads if thread is None or not thread.is_alive()]
 
     def begin_poll(self, entry: Entry) -> None:
         """Notes the first read of keys, after which the same may be read again and again."""
@@ -289,6 +371,9 @@ class CallTrace:
             if entry["what"] in ("collective", "message"):
                 kind = self.entries
                 self.callers.add(threading.get_ident())
+                thread = self.number_of_thread()
+                if thread is not None:
+                    entry["thread"] = thread
             self.dropped += len(kind) == KEPT
             kind.append(entry)
             if self.last is None:
@@ -339,12 +424,34 @@ class CallTrace:
         """Keeps a process group by the name that torch has given it."""
         self.add_group(f"{self.epoch}.{name}", "world" if is_world else "", members)
 
-    def keep_work(self, work: object, entry: Entry) -> None:
-        """Remembers which call returned a work."""
+    def keep_work(self, work: object, entries: list[Entry]) -> None:
+        """Remembers of which calls a work is."""
+        import weakref
+
+        try:
+            reference = weakref.ref(work)
+        except TypeError:
+            return  # it is no work
         with self.lock:
-            self.works[id(work)] = entry
+            self.works[id(work)] = (reference, entries)
             if len(self.works) > WORKS:
                 self.works.popitem(last=False)
+
+    def calls_of(self, work: object) -> list[Entry]:
+        """Returns the entries of the calls that a work is of; none of a work that is not known."""
+        reference, entries = self.works.get(id(work), (None, []))
+        # Another object may have had this id.
+        return entries if reference is not None and reference() is work else []
+
+    def messages_since(self, number: int) -> list[Entry]:
+        """Returns the messages that this thread has issued since the entry of this number, oldest first."""
+        found: list[Entry] = []
+        with self.lock:
+            for entry in reversed(self.entries):
+                if entry["id"] <= number:
+                    break
+                found.append(entry)
+        return [entry for entry in reversed(found) if entry["what"] == "message"]
 
     def follow_handle(self, work: object, entry: Entry) -> None:
         """Notes if the work of a message is dropped before it was waited for: the message may go with it."""
@@ -405,7 +512,7 @@ class CallTrace:
                 recorded = self.recorder.look()
                 now_done = (self.moves - self.retries, self.recorder.status)
                 is_moving, done = now_done != done, now_done
-                calls = (self.moves, self.polled(), self.key_calls)
+                calls = (self.moves, self.polled(), self.key_calls, self.ended_threads())
                 now = (calls, line, awaited, len(self.errors), self.fatal, self.lost, recorded, is_moving)
                 if now == written:
                     os.utime(path)
@@ -427,6 +534,7 @@ class CallTrace:
             left_out = 0 if is_whole else max(0, len(self.entries) - RECENT)
             recent = itertools.islice(self.entries, left_out, None)
             entries = [*self.rare, *recent]
+            oldest = entries[len(self.rare)]["id"] if len(entries) > len(self.rare) else 0
             used = set(self.used)
             inside, counts, groups = dict(self.inside), dict(self.counts), dict(self.groups)
             head: dict[str, Any] = {
@@ -439,9 +547,12 @@ class CallTrace:
                 "retries": self.retries,
                 "failing_since": self.failing_since,
                 "left": self.left,
+                "waited": [[number, *ended] for number, ended in self.waited.items() if number >= oldest],
                 "keys_set": list(self.keys_set),
                 "keys_set_again": {key: times for key, times in self.keys_set.items() if times > 1},
                 "keys_deleted": list(self.keys_deleted),
+                "reads": dict(self.reads),
+                "ended_threads": self.ended_threads(),
                 "calls_by_threads": len(self.callers) > 1,
                 "keys_by_threads": self.keys_by_threads,
                 "fatal": self.fatal or self.lost,
@@ -453,12 +564,14 @@ class CallTrace:
             for key, (name, members) in groups.items()
             if key in used or key.split(".", 1)[1] in self.recorder.groups
         }
-        call = current_call(inside, self.polled())
+        called = {str(group) for group in used if "." in str(group)}
+        call = current_call(inside, self.polled(), called)
         handler = handler_thread() if call and call[0].get("text") == "rpc.shutdown" else None
         if handler is not None:
             call = inside.get(handler[0])  # it serves, and may wait for others there
         head["inside"] = call and {"entry": call[0], "since": call[1]}
-        head["own"] = line and {"text": line[0], "at": line[1], "in": line[2], "lock": awaited_lock()}
+        own = line and {"text": line[0], "at": line[1], "in": line[2], "lock": awaited_lock()}
+        head["own"] = own and {**own, "connection": awaited_connection()}
         head["finished"] = not self.ended and is_finished()
         head["threads"] = [{"name": name, "text": text, "at": at} for name, text, at in awaited]
         head["recorder"] = self.recorder.head()

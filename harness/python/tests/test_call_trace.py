@@ -23,8 +23,8 @@ from allranks_entry import place_of_store  # noqa: E402
 from allranks_frames import current_frames, files_of, main_frame  # noqa: E402
 from allranks_loop import loop_of  # noqa: E402
 from allranks_place import (  # noqa: E402
+    awaited_connection,
     awaited_threads,
-    awaits_a_thread,
     current_call,
     is_serving,
     kind_of_place,
@@ -39,8 +39,13 @@ CALLS = 2000
 
 
 class Work:
+    is_over = False
+
     def wait(self):
         return True
+
+    def is_completed(self):
+        return self.is_over
 
 
 def library(size=2):
@@ -245,32 +250,60 @@ class CallTraceTest(unittest.TestCase):
         self.addCleanup(theirs.close)
         self.assertFalse(self.settle(lambda: ours.makefile("rb").readline(), "connection"))
 
+    def test_the_ends_of_a_connection_that_the_main_thread_reads_from_are_told(self):
+        server = socket.create_server(("127.0.0.1", 0))
+        self.addCleanup(server.close)
+        told = []
+
+        def look():
+            while not told or told[-1] is None:
+                told.append(awaited_connection())
+            server.accept()[0].sendall(b"done\n")
+
+        with socket.create_connection(server.getsockname()) as ours:
+            ends = ["{}:{}".format(*end) for end in (ours.getsockname(), ours.getpeername())]
+            looker = threading.Thread(target=look)
+            looker.start()
+            ours.makefile("rb").readline()
+            looker.join()
+        self.assertEqual(told[-1], ends)
+        self.assertIsNone(awaited_connection())
+
     def look_at_wait(self, wait, other):
         """Waits so in another Python, beside one thread that does `other` and is told to be in a call.
 
-        Returns the kind of place, and what the process counts as in.
+        If `wait` calls `other_starts`, it is the first of `threads` instead. Returns the kind of place, and what the
+        process counts as in.
         """
         script = f"""if True:
             import os, queue, threading, time
             import allranks_trace
 
+            threads = []
+
+            def other_starts():
+                global other
+                while not threads:
+                    time.sleep(0.01)
+                other = threads[0]
+
             def look():
                 while not allranks_trace.current_line()[2] or other.ident is None:
                     time.sleep(0.01)
                 time.sleep(0.2)
-                call = allranks_trace.current_call({{other.ident: ("call", 0.0)}}, None)
+                call = allranks_trace.current_call({{other.ident: ("call", 0.0)}}, None, set())
                 print(allranks_trace.current_line()[2], call and call[0], flush=True)
                 os._exit(0)
 
-            event, items = threading.Event(), queue.Queue()
+            event, items = threading.Event(), queue.Queue({2 if "items.put(0)" in wait else 0})
             other = threading.Thread(target=lambda: {other})
             other.start()
-            threading.Thread(target=look).start()
+            threading.Thread(target=look, daemon=True).start()
             {wait}
         """
         environment = {**os.environ, "PYTHONPATH": os.path.dirname(allranks_patch.__file__)}
         end = subprocess.run(
-            [sys.executable, "-c", script], env=environment, timeout=300, check=True, stdout=subprocess.PIPE
+            [sys.executable, "-c", script], env=environment, timeout=60, check=True, stdout=subprocess.PIPE
         )
         return end.stdout.decode().strip()
 
@@ -288,18 +321,42 @@ class CallTraceTest(unittest.TestCase):
                     time.sleep(0.01)
                 self.assertEqual(kind_of_place(frame), kind)
 
-    def test_a_queue_beside_a_thread_that_may_fill_it_is_told_from_one_that_nothing_fills(self):
-        waits = "threading.Event().wait()"
-        self.assertEqual(self.look_at_wait("items.get()", waits), "lock call")
+    def test_a_queue_that_a_thread_fills_is_told_from_one_beside_a_thread_that_does_something_else(self):
+        fills = "items.put(threading.Event().wait())"
+        self.assertEqual(self.look_at_wait("items.get()", fills), "lock call")
+        self.assertEqual(self.look_at_wait("items.get()", "threading.Event().wait()"), "lock None")
+        self.assertEqual(self.look_at_wait("items.get()", "queue.Queue().put(threading.Event().wait())"), "lock None")
+        empties = "items.put(0) or items.put(0) or queue.Queue().get(items.get)"
+        self.assertEqual(self.look_at_wait("time.sleep(0.1); items.put(0)", empties), "lock call")
         path = Path(self.folder.path("pauses.py"))
         path.write_text("import time\ntime.sleep(100)\n")
-        pauses = f"__import__('runpy').run_path({str(path)!r})"
+        pauses = f"items.put(__import__('runpy').run_path({str(path)!r}))"
         self.assertEqual(self.look_at_wait("items.get()", pauses), "handover call")
-        self.assertEqual(self.look_at_wait("event.wait()", waits), "lock call")
+
+    def test_a_thread_that_is_to_set_an_event_is_told_from_one_that_does_something_else(self):
+        sets = "event.set(threading.Event().wait())"
+        self.assertEqual(self.look_at_wait("event.wait()", sets), "lock call")
+        self.assertEqual(self.look_at_wait("event.wait()", "threading.Event().wait()"), "lock None")
         # The wait may end by itself, or another thread end it.
-        self.assertEqual(self.look_at_wait("event.wait(100)", waits), "lock None")
+        self.assertEqual(self.look_at_wait("event.wait(100)", sets), "lock None")
         third = "threading.Thread(target=threading.Event().wait).start()"
-        self.assertEqual(self.look_at_wait(f"{third}; event.wait()", waits), "lock None")
+        self.assertEqual(self.look_at_wait(f"{third}; event.wait()", sets), "lock None")
+
+    def test_a_thread_that_is_joined_is_told_from_one_beside_it(self):
+        waits = "threading.Event().wait()"
+        self.assertEqual(self.look_at_wait("other.join()", waits), "lock call")
+        beside = "beside = threading.Thread(target=threading.Event().wait, daemon=True); beside.start()"
+        self.assertEqual(self.look_at_wait(f"{beside}; beside.join()", waits), "lock None")
+        # The joined thread waits for the one that is in a call.
+        follows = "beside = threading.Thread(target=other.join); beside.start()"
+        self.assertEqual(self.look_at_wait(f"{follows}; beside.join()", waits), "lock call")
+
+    def test_a_future_that_a_thread_computes_is_told_from_another(self):
+        pool = "from concurrent.futures import ThreadPoolExecutor as Pool; pool = Pool(2)"
+        submit = "pool.submit(lambda: threads.append(threading.current_thread()) or threading.Event().wait())"
+        for result, expected in (("one.result()", "lock call"), ("pool.submit(time.sleep, 100).result()", "lock None")):
+            wait = f"{pool}; one = {submit}; other_starts(); {result}"
+            self.assertEqual(self.look_at_wait(wait, "None"), expected)
 
     def look_at_loop(self, wait):
         """Runs a coroutine with this body in another Python; returns the function that it waits in, and its kind."""
@@ -329,28 +386,6 @@ class CallTraceTest(unittest.TestCase):
             [sys.executable, "-c", script], env=environment, timeout=300, check=True, stdout=subprocess.PIPE
         )
         return tuple(end.stdout.decode().strip().split(" ", 1))
-
-    def test_a_thread_that_waits_for_what_another_hands_over_is_told_from_one_that_waits_for_a_lock(self):
-        items, gate, done = queue.Queue(), threading.Event(), threading.Lock()
-        done.acquire()
-        worker = threading.Thread(target=gate.wait, daemon=True)
-        worker.start()
-        waits = {"get": items.get, "join": worker.join, "wait": gate.wait, "acquire": done.acquire}
-        threads = {name: threading.Thread(target=call, daemon=True) for name, call in waits.items()}
-        for thread in threads.values():
-            thread.start()
-        told = {}
-        for name, thread in threads.items():
-            awaits = name in ("get", "join")
-            for _ in range(500):
-                told[name] = awaits_a_thread(files_of(current_frames().get(thread.ident)))
-                if told[name] == awaits:
-                    break
-                time.sleep(0.01)
-        gate.set()
-        done.release()
-        items.put(None)
-        self.assertEqual(told, {"get": True, "join": True, "wait": False, "acquire": False})
 
     def test_the_thread_whose_end_the_main_thread_waits_for_is_told(self):
         gate, told = threading.Event(), []
@@ -491,6 +526,87 @@ print(sorted(set(sys.modules) - before))
         self.assertEqual(marks(), [None, True, True, None, None, None])
         self.assertEqual([entry.get("dropped") for entry in self.read()["entries"]], marks())
 
+    def test_which_works_were_waited_for_is_recorded_and_when(self):
+        module = library()
+        allranks_patch.patch(self.trace, module)
+        works = [module.isend("tensor", 1) for _ in range(3)]
+        works[1].wait()
+        works[2].is_completed()
+        works[2].is_over = True
+        works[2].is_completed()
+        waited = {number: at for number, at, _ in self.read()["waited"]}
+        self.assertEqual(list(waited), [2, 3])
+        self.assertLess(self.trace.entries[2]["t"], waited[2])
+        self.assertLessEqual(waited[2], waited[3])
+
+    def test_a_work_of_a_batch_is_of_all_its_messages(self):
+        module = library()
+        together = module.Work()
+        module.isend = lambda tensor, dst=None, group=None, tag=0: None
+        module.batch_isend_irecv = lambda sends: [module.isend(*send) for send in sends] and [together]
+        allranks_patch.patch(self.trace, module)
+        module.isend("tensor", 1)
+        module.batch_isend_irecv([("tensor", 1), ("tensor", 0)])[0].wait()
+        self.assertEqual([number for number, *_ in self.read()["waited"]], [2, 3])
+
+    def test_streams_of_collectives_and_of_waits_are_recorded(self):
+        module = library()
+        module.all_reduce = lambda tensor, async_op=False: module.Work()
+        allranks_patch.patch(self.trace, module)
+        stream = SimpleNamespace(stream_id=7)
+        cuda = SimpleNamespace(is_initialized=lambda: True, current_stream=lambda: stream)
+        with unittest.mock.patch.dict(sys.modules, {"torch": SimpleNamespace(cuda=cuda)}):
+            work = module.all_reduce("tensor", async_op=True)
+            stream.stream_id = 0
+            work.wait()
+        written = self.read()
+        self.assertEqual(written["entries"][0]["stream"], 7)
+        self.assertEqual([stream for _, _, stream in written["waited"]], [0])
+
+    def test_a_work_that_is_looked_at_again_and_again_is_waited_for(self):
+        module = library()
+        allranks_patch.patch(self.trace, module)
+        works = [module.isend("tensor", 1) for _ in range(2)]
+        for _ in range(POLLED):
+            self.assertEqual([work.is_completed() for work in works], [False, False])
+        entry, _ = self.trace.polled()
+        self.assertEqual((entry["id"], entry["waits"]), (1, True))
+        works[0].is_over = True
+        [work.is_completed() for work in works]
+        self.assertIsNone(self.trace.polled())
+
+    def test_calls_of_a_thread_are_marked_and_its_end_is_told(self):
+        module = library()
+        allranks_patch.patch(self.trace, module)
+        module.isend("tensor", 1)
+        gate = threading.Event()
+        for ends in (True, False):
+            thread = threading.Thread(target=lambda: (module.isend("tensor", 1), ends or gate.wait()), daemon=True)
+            thread.start()
+            while len(self.trace.entries) < (2 if ends else 3):
+                time.sleep(0.01)
+        written = self.read()
+        gate.set()
+        self.assertEqual([entry.get("thread") for entry in written["entries"]], [None, 0, 1])
+        self.assertEqual(written["ended_threads"], [0])
+
+    def test_a_group_that_the_program_makes_by_itself_is_a_wait_for_the_keys_of_its_members(self):
+        module = library()
+        inside = []
+        make = lambda self, store, rank, size, timeout=None: inside.append(self_trace.inside.copy())  # noqa: E731
+        self_trace = self.trace
+        module.ProcessGroupGloo = type("ProcessGroupGloo", (), {"__init__": make})
+        module.Store = type("Store", (), {})
+        module.PrefixStore = type("PrefixStore", (), {"__init__": lambda self, *args: None})
+        allranks_patch.patch(self.trace, module)
+        module.ProcessGroupGloo(SimpleNamespace(host="node0", port=7), 1, 2)
+        ((entry, _),) = inside[0].values()
+        keys = ["process group at node0:7, rank 0", "process group at node0:7, rank 1"]
+        self.assertEqual((entry["what"], entry["keys"]), ("store", keys))
+        written = self.read()
+        self.assertEqual(written["keys_set"], keys[1:])
+        self.assertEqual(list(written["reads"].values()), [[1, [keys]]])
+
     def test_what_the_members_of_an_all_to_all_exchange_is_recorded(self):
         module = library()
         module.all_to_all_single = lambda output, input, output_split_sizes=None, input_split_sizes=None: None  # noqa: A006
@@ -565,7 +681,7 @@ print(sorted(set(sys.modules) - before))
         for _ in range(20):
             store.add("round/1", 0)
         self.assertEqual(self.trace.moves, moves, "it is no progress")
-        call = current_call({}, self.trace.polled())
+        call = current_call({}, self.trace.polled(), set())
         self.assertEqual(call[0]["keys"], ["round/1"])
         store.check(["go"])
         self.assertIsNone(self.trace.polled())

@@ -9,7 +9,7 @@ use crate::watch::endpoints::hosts::Hosts;
 use crate::watch::ranks::rank_process::RankProcess;
 use crate::watch::recorder::device_messages;
 use crate::watch::trace::call::{Call, Entry, Inside};
-use crate::watch::trace::call_trace::CallTrace;
+use crate::watch::trace::call_trace::{CallTrace, Waited};
 use allranks_diagnose::{
     A_CALL, Collective, END_OF_PROGRAM, EventKind, GROUPS_OF_CALLER, Message, Process, RankState,
     RankWait, Remaining, Rendezvous, TraceEvent, list,
@@ -147,6 +147,7 @@ impl ComparedWorld {
         state.keys_set.clone_from(&call_trace.keys_set);
         state.keys_set_again.clone_from(&call_trace.keys_set_again);
         state.keys_deleted.clone_from(&call_trace.keys_deleted);
+        state.reads.clone_from(&call_trace.reads);
         state.keys_by_threads = call_trace.keys_by_threads;
         state.calls_by_threads = call_trace.calls_by_threads;
         state.recorded = device_messages::under_way(call_trace);
@@ -166,6 +167,8 @@ impl ComparedWorld {
             matches!(process.activity, Some(Activity::Stopped)) && call_trace.is_stale();
         // The message whose work the rank waits for.
         let mut awaited = None;
+        // Id of each event that is over, and when it began.
+        let mut begun: Vec<(u64, Option<f64>)> = Vec::new();
         for entry in call_trace
             .entries
             .iter()
@@ -199,14 +202,22 @@ impl ComparedWorld {
                 if entry.dropped {
                     state.dropped.push(state.done.len());
                 }
+                let thread = entry
+                    .thread
+                    .filter(|one| call_trace.ended_threads.contains(one));
+                if let Some(thread) = thread {
+                    state.by_ended_thread.insert(state.done.len(), thread);
+                }
                 if let (Some(_), EventKind::Message(message)) = (here, &event.what) {
                     let alike = |before: &&TraceEvent| before.what == event.what;
                     let before = state.done.iter().filter(alike).count();
                     awaited = Some(EventKind::AwaitMessage(message.clone(), before + 1));
                 }
                 state.done.push(event);
+                begun.push((entry.id, entry.t));
             }
         }
+        state.waited = waited(call_trace, &begun);
         if call_trace.epoch > epoch {
             state.ahead = Remaining::Known(Vec::new());
         }
@@ -355,6 +366,23 @@ impl ComparedWorld {
         Some(Some(TraceEvent { what, at }))
     }
 }
+
+/// Returns which of these events, each with its id and its begin, were waited for, and how many of them had begun by then.
+fn waited(call_trace: &CallTrace, begun: &[(u64, Option<f64>)]) -> BTreeMap<usize, usize> {
+    let ended: HashMap<u64, f64> = (call_trace.waited.iter())
+        .map(|Waited(id, ended, _)| (*id, *ended))
+        .collect();
+    let numbered = begun.iter().enumerate();
+    let over = numbered.filter_map(|(number, (id, _))| Some((number, *ended.get(id)?)));
+    over.map(|(number, ended)| {
+        let before = begun
+            .iter()
+            .rposition(|(_, t)| t.is_some_and(|t| t <= ended));
+        (number, before.map_or(0, |last| last + 1))
+    })
+    .collect()
+}
+
 /// Returns true if a group's key, `EPOCH.NAME`, belongs to that world.
 fn is_of(key: &str, epoch: u32) -> bool {
     key.split_once('.')

@@ -8,6 +8,7 @@ use super::whole_world::is_whole;
 use super::world_view::{Ranks, WorldView};
 use crate::watch::endpoints::hosts::Hosts;
 use crate::watch::endpoints::listeners::foreign_listeners;
+use crate::watch::waits::connections;
 use crate::watch::waits::deadlock;
 use crate::watch::waits::file_locks;
 use crate::watch::waits::shared_memory;
@@ -22,6 +23,7 @@ pub fn evidence(view: &mut WorldView<'_>, assume_whole: bool) -> Option<HangEvid
     let mut evidence = evidence_of_ranks(ranks, view.hosts, view.still, is_whole)?;
     evidence.foreign_listeners = foreign_listeners(view.is_ours, &evidence);
     file_locks::note_waits(&mut evidence, ranks);
+    connections::note_waits(&mut evidence, ranks);
     shared_memory::note_waits(&mut evidence, ranks);
     deadlock::note(&mut evidence, ranks);
     Some(evidence)

@@ -3,10 +3,10 @@
 //! On a stream the wait for a message returns at once. Whatever makes the host wait for the device later, such as
 //! `torch.cuda.synchronize()`, then waits for the message.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::watch::trace::call::{Call, Entry, Inside};
-use crate::watch::trace::call_trace::CallTrace;
+use crate::watch::trace::call_trace::{CallTrace, Waited};
 use crate::watch::trace::own_wait::OwnWait;
 use crate::watch::trace::recorder_dump::CLOCK;
 use allranks_model::flight_recorder::{RecordedOp, RecorderDump, RecorderEntry};
@@ -111,6 +111,31 @@ pub fn behind_batch(call_trace: &CallTrace, key: &str) -> BTreeSet<u64> {
     let behind = messages.filter(|entry| entry.p2p_seq_id > first.p2p_seq_id);
     let calls = behind.filter_map(|entry| wait_for(entry, call_trace));
     calls.map(|inside| inside.entry.id).collect()
+}
+
+/// Returns the first message under way that each stream of the device waits for, and since when: the program has waited for its work on
+/// that stream, where the wait returns at once, and what is issued there later comes after the message.
+#[must_use]
+pub fn first_waited(call_trace: &CallTrace) -> BTreeMap<i64, (f64, Inside)> {
+    let mut found: BTreeMap<i64, (f64, Inside)> = BTreeMap::new();
+    let Some(dump) = call_trace.dump.as_ref() else {
+        return found;
+    };
+    for message in messages_under_way(dump) {
+        let Some(mut inside) = wait_for(message, call_trace) else {
+            continue;
+        };
+        let waited = call_trace.waited.iter();
+        let mut waited = waited.filter(|waited| waited.0 == inside.entry.id);
+        let Some(Waited(_, since, Some(stream))) = waited.next().copied() else {
+            continue;
+        };
+        if let Some(own) = &call_trace.own {
+            inside.entry.at.clone_from(&own.at);
+        }
+        found.entry(stream).or_insert((since, inside));
+    }
+    found
 }
 
 /// Returns the wait for a message, by the call that issued it; none if the call trace does not have that call.
@@ -243,6 +268,26 @@ mod tests {
             .retain(|entry| !(entry.is_batch() && entry.p2p_seq_id == 2));
         alone.dump = Some(Arc::new(dump));
         assert!(first_of_batches(&alone, "1.0").is_none());
+    }
+
+    #[test]
+    fn a_stream_waits_for_the_first_message_under_way_that_it_has_waited_for() {
+        let messages = [
+            ("recv 1<-0", true),
+            ("recv 1<-0", false),
+            ("recv 1<-0", false),
+        ];
+        let mut call_trace = trace(&messages, "");
+        assert!(first_waited(&call_trace).is_empty());
+        let of_gloo = Waited(2, 2.75, None);
+        call_trace.waited = vec![Waited(1, 1.75, Some(0)), of_gloo, Waited(3, 3.75, Some(0))];
+        let found = first_waited(&call_trace);
+        let (since, inside) = &found[&0];
+        assert_eq!(
+            (*since, inside.entry.id, inside.entry.waits),
+            (3.75, 3, true)
+        );
+        assert_eq!(found.len(), 1);
     }
 
     #[test]

@@ -63,7 +63,11 @@ pub fn merge(call_trace: &CallTrace, distrusted: &BTreeSet<String>) -> CallTrace
     for (_, entry) in &mut timed {
         entry.is_issued &= !behind.contains(&entry.id);
     }
-    let mut under_way: Vec<(&Issued, Entry)> = Vec::new();
+    let messages = Blockers {
+        batches,
+        waited: device_messages::first_waited(call_trace),
+    };
+    let mut under_way: Vec<UnderWay<'_>> = Vec::new();
     let mut id = IDS;
     for (key, ops) in issued.iter().filter(|(key, _)| is_recorded(key)) {
         let traced = traced_in(call_trace, key);
@@ -71,10 +75,14 @@ pub fn merge(call_trace: &CallTrace, distrusted: &BTreeSet<String>) -> CallTrace
             id += 1;
             let mut entry = entry_of(one, id, ops, caller_of(one, &traced));
             // The device has not come to what was issued after a message that is under way.
-            entry.is_issued =
-                (batches.get(key.as_str())).is_none_or(|first| one.time <= first.since);
+            let before = messages.before(one, entry.stream);
+            entry.is_issued = before.is_none();
             if tells_ends && !one.is_over {
-                under_way.push((one, entry.clone()));
+                under_way.push(UnderWay {
+                    one,
+                    entry: entry.clone(),
+                    before: before.cloned(),
+                });
             }
             timed.push((one.time, entry));
         }
@@ -92,8 +100,35 @@ pub fn merge(call_trace: &CallTrace, distrusted: &BTreeSet<String>) -> CallTrace
         }
     }
     merged.entries = timed.into_iter().map(|(_, entry)| entry).collect();
-    merged.inside = inside(call_trace, &merged, &under_way, &batches, &is_recorded);
+    merged.inside = inside(call_trace, &merged, &under_way, &is_recorded);
     merged
+}
+
+/// A collective that is under way, as an entry, and the message under way that the device carries out before it, if there is one.
+struct UnderWay<'a> {
+    one: &'a Issued,
+    entry: Entry,
+    before: Option<Inside>,
+}
+
+/// The messages under way that the device carries out before what is issued later.
+struct Blockers<'a> {
+    /// By group, the first one of a batch: a group has one order of batches and collectives.
+    batches: BTreeMap<&'a str, Inside>,
+    /// By stream, the first one that the stream waits for, and since when.
+    waited: BTreeMap<i64, (f64, Inside)>,
+}
+
+impl Blockers<'_> {
+    /// Returns the message that is carried out before a collective, which was issued on this stream; none if none is known.
+    fn before(&self, one: &Issued, stream: Option<i64>) -> Option<&Inside> {
+        let batch = self.batches.get(one.key.as_str());
+        let waited = stream.and_then(|stream| self.waited.get(&stream));
+        let waited = waited.filter(|(since, _)| one.time > *since);
+        batch
+            .filter(|first| one.time > first.since)
+            .or(waited.map(|(_, message)| message))
+    }
 }
 
 /// Returns the call trace of a rank whose dump cannot be read, for comparison with those of others: in these groups its collectives
@@ -180,6 +215,8 @@ fn entry_of(one: &Issued, id: u64, ops: &[Issued], caller: Option<&Entry>) -> En
         raised,
         dropped: false,
         is_issued: true,
+        stream: caller.and_then(|caller| caller.stream),
+        thread: caller.and_then(|caller| caller.thread),
         call: Call::Collective {
             group: one.key.clone(),
             number: one.number,
@@ -194,17 +231,14 @@ fn entry_of(one: &Issued, id: u64, ops: &[Issued], caller: Option<&Entry>) -> En
 fn inside(
     call_trace: &CallTrace,
     merged: &CallTrace,
-    under_way: &[(&Issued, Entry)],
-    batches: &BTreeMap<&str, Inside>,
+    under_way: &[UnderWay<'_>],
     is_recorded: &impl Fn(&str) -> bool,
 ) -> Option<Inside> {
     let first = |key: Option<&str>, since: f64| {
         let fits =
             |one: &&Issued| key.is_none_or(|key| one.key == key) && one.time >= since - CLOCK;
-        let mut fitting: Vec<&(&Issued, Entry)> =
-            under_way.iter().filter(|(one, _)| fits(one)).collect();
-        fitting.sort_by(|one, other| one.0.time.total_cmp(&other.0.time));
-        fitting.first().copied()
+        let fitting = under_way.iter().filter(|one| fits(&one.one));
+        fitting.min_by(|one, other| one.one.time.total_cmp(&other.one.time))
     };
     let awaited = |one: &Issued, entry: &Entry, at: &str| {
         let mut entry = entry.clone();
@@ -229,16 +263,16 @@ fn inside(
             false => inside.since,
         };
         let found =
-            first(Some(key), begun).map(|(one, entry)| awaited(one, entry, &inside.entry.at));
+            first(Some(key), begun).map(|found| awaited(found.one, &found.entry, &inside.entry.at));
         return found.or_else(|| traced_inside(inside, key, merged));
     }
     let own = call_trace.own.as_ref();
     let kind = own.map_or(OwnWait::Unknown, |own| own.kind);
-    let Some((one, entry)) = first(None, 0.0) else {
+    let Some(UnderWay { one, entry, before }) = first(None, 0.0) else {
         return device_messages::awaited(call_trace);
     };
-    if let Some(message) = (batches.get(one.key.as_str())).filter(|first| first.since < one.time) {
-        return Some(message.clone());
+    if before.is_some() {
+        return before.clone();
     }
     // A device's collective is under way whatever the host does; a collective on the host is waited for in torch's own
     // code.

@@ -27,12 +27,18 @@ pub struct Entry {
     /// When it ended, in seconds since 1970; none if it has not.
     #[serde(default)]
     pub end: Option<f64>,
+    /// The stream of the device on which a collective was issued; none if it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stream: Option<i64>,
     /// The error that it raised; none if it returned or has not ended.
     #[serde(default)]
     pub raised: Option<String>,
     /// True for a message whose work the program dropped before it had waited for it.
     #[serde(default)]
     pub dropped: bool,
+    /// The number of the thread that made it, if that was not the main one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thread: Option<u32>,
     /// True if the other ranks can meet it there. A call that raised before it issued anything is no part of the
     /// group's sequence.
     #[serde(skip, default = "yes")]

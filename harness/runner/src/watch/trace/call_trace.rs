@@ -14,6 +14,7 @@ use super::call::{Entry, Inside, since_1970};
 use super::own_wait::OwnWait;
 use super::recorder_counts::RecorderCounts;
 use super::recorder_dump::read_dump;
+use allranks_diagnose::Reads;
 use allranks_model::flight_recorder::RecorderDump;
 use allranks_model::names::Rank;
 
@@ -52,6 +53,12 @@ pub struct CallTrace {
     /// Those that it has deleted and not set again, oldest first, as far as they are kept.
     #[serde(default)]
     pub keys_deleted: Vec<String>,
+    /// What each line of the program, `FILE:LINE`, has read of stores, as far as it is kept.
+    #[serde(default)]
+    pub reads: BTreeMap<String, Reads>,
+    /// The numbers of those of its threads that have made calls and have ended.
+    #[serde(default)]
+    pub ended_threads: Vec<u32>,
     /// True if several threads have issued collectives or messages.
     #[serde(default)]
     pub calls_by_threads: bool,
@@ -64,6 +71,9 @@ pub struct CallTrace {
     /// When the process last ended a call, in seconds since 1970; none if it has ended none, or if that is not known.
     #[serde(default)]
     pub left: Option<f64>,
+    /// The calls whose works the program has waited for, oldest first.
+    #[serde(default)]
+    pub waited: Vec<Waited>,
     /// True if the Python interpreter has come to its end.
     #[serde(default)]
     pub ended: bool,
@@ -96,6 +106,11 @@ pub struct CallTrace {
     #[serde(skip)]
     text: Arc<[u8]>,
 }
+
+/// The wait for the work of a call: the id of its entry; when the wait ended, in seconds since 1970; and the stream that alone has waited,
+/// if it was one.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Waited(pub u64, pub f64, #[serde(default)] pub Option<i64>);
 
 /// A process group.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -132,6 +147,9 @@ pub struct Own {
     /// The file whose lock the process asks for there again and again, without having it open; none if it asks for none.
     #[serde(default)]
     pub lock: Option<PathBuf>,
+    /// Both ends, `HOST:PORT`, its own first, of the connection at which the process waits there; none if it waits at none that is known.
+    #[serde(default)]
+    pub connection: Option<[String; 2]>,
 }
 
 impl CallTrace {
@@ -214,6 +232,9 @@ impl CallTrace {
             later(&mut inside.entry.t);
             later(&mut inside.entry.end);
             inside.since += passed;
+        }
+        for waited in &mut self.waited {
+            waited.1 += passed;
         }
         later(&mut self.failing_since);
         later(&mut self.left);
