@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from types import CodeType, FrameType
     from typing import Any
 
-    from allranks_trace import Inside
+    from allranks_place import Inside
 
     #: The innermost frame of each thread, by thread id.
     Frames = dict[int, FrameType]
