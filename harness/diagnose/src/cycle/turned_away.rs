@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use crate::collectives::{as_collective, current, issued};
+use crate::collectives::{current, issued};
 use crate::conclude;
-use crate::evidence::{EventKind, HangEvidence, RankState, TraceEvent, list};
+use crate::evidence::{EventKind, HangEvidence, RankState, TraceEvent, as_collective, list};
 use crate::messages::{answers, as_message, messages, sides};
 use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
 use allranks_model::names::Rank;
