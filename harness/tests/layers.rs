@@ -211,11 +211,12 @@ fn a_module_that_is_not_in_its_table_is_found() {
 }
 
 /// The files of `allranks` that may use tokio: commands that wait for the runner and for signals at the same time.
-const ASYNC: [&str; 6] = [
+const ASYNC: [&str; 7] = [
     "cli/doctor_fleet.rs",
     "cli/node.rs",
     "cli/prove.rs",
     "cli/running.rs",
+    "cli/signals.rs",
     "cli/watch.rs",
     "prove/proof.rs",
 ];
