@@ -39,6 +39,7 @@ pub fn issued(dump: &RecorderDump, call_trace: &CallTrace) -> BTreeMap<String, V
         .filter_map(|entry| Some((entry.t?, entry.epoch)))
         .collect();
     let is_unretired = !dump.entries.iter().any(is_retired_by_nccl);
+    let is_counted = (call_trace.recorder.as_ref()).is_none_or(|counts| counts.counted);
     let mut groups: BTreeMap<String, BTreeMap<u64, Issued>> = BTreeMap::new();
     for entry in dump.collectives() {
         let time = entry.time();
@@ -79,7 +80,7 @@ pub fn issued(dump: &RecorderDump, call_trace: &CallTrace) -> BTreeMap<String, V
     let ordered = |(key, group): (String, BTreeMap<u64, Issued>)| {
         let mut ops: Vec<Issued> = group.into_values().collect();
         if is_unretired {
-            end_in_order(&mut ops);
+            end_in_order(&mut ops, is_counted);
         }
         (key, ops)
     };
@@ -102,11 +103,16 @@ fn is_completed(entry: &RecorderEntry) -> bool {
     entry.backend_and_op().0 == "nccl" && entry.state == "completed"
 }
 
-/// Has all collectives of a group end that come before one that is over: a device carries them out in their order.
-fn end_in_order(ops: &mut [Issued]) {
-    let over = ops.iter().rposition(|one| one.is_over && !one.on_host);
+/// Marks the collectives of a group as over that come before one that is over: a device carries them out in their order. With
+/// `TORCH_NCCL_BLOCKING_WAIT`, where the recorder does not count, it also marks all before the last one: the host waits for each,
+/// and the event that tells the end of one may be used again before its state is read.
+fn end_in_order(ops: &mut [Issued], is_counted: bool) {
+    let over = match is_counted {
+        true => ops.iter().rposition(|one| one.is_over && !one.on_host),
+        false => ops.iter().rposition(|one| !one.on_host),
+    };
     for one in &mut ops[..over.unwrap_or(0)] {
-        one.is_over = true;
+        one.is_over |= !one.on_host;
     }
 }
 
@@ -215,11 +221,12 @@ mod tests {
         }
     }
 
-    fn over(ops: &[(&str, bool)]) -> Vec<bool> {
+    fn over(ops: &[(&str, bool)], counted: bool) -> Vec<bool> {
         let call_trace: CallTrace = serde_json::from_value(serde_json::json!({
             "moves": 1, "epoch": 1, "inside": null, "entries": [
                 {"what": "init", "method": "env", "place": "127.0.0.1:1", "rank": 0, "world_size": 2, "epoch": 1, "id": 1, "t": 0.5}
             ],
+            "recorder": {"counted": counted},
         }))
         .unwrap();
         let groups = issued(&dump(ops), &call_trace);
@@ -231,9 +238,17 @@ mod tests {
         let (done, waits) = ("completed", "scheduled");
         // The event of the first was used again before its state was read.
         let unretired = [(waits, false), (done, false), (waits, false)];
-        assert_eq!(over(&unretired), [true, true, false]);
+        assert_eq!(over(&unretired, true), [true, true, false]);
         let retired = [(done, true), (done, false), (waits, false)];
-        assert_eq!(over(&retired), [true, false, false]);
+        assert_eq!(over(&retired, true), [true, false, false]);
+    }
+
+    #[test]
+    fn only_the_last_is_under_way_where_the_host_waits_for_each() {
+        let (done, waits) = ("completed", "scheduled");
+        let reused = [(done, false), (waits, false), (waits, false), (waits, false)];
+        assert_eq!(over(&reused, true), [true, false, false, false]);
+        assert_eq!(over(&reused, false), [true, true, true, false]);
     }
 
     #[test]
