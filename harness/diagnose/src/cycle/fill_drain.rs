@@ -1,4 +1,6 @@
-//! Blames a cycle on the stages of a pipeline that fill it with another number of batches than the rest.
+//! Blames a cycle on the stages of a pipeline that expect another number of micro-batches in a step than the rest.
+
+use std::cmp::Ordering;
 
 use crate::conclude;
 use crate::evidence::{HangEvidence, Message, RankState, named, verb};
@@ -11,47 +13,91 @@ use allranks_model::names::Rank;
 const STAGES: usize = 3;
 const BATCHES: usize = 2;
 
-/// What a stage has had of the batches that go from rank to rank upwards.
-struct Filling {
-    rank: Rank,
-    /// How many it has begun to take or to pass on.
-    batches: usize,
-    /// Whether it has begun to return them.
-    has_turned: bool,
+/// Messages of a stage in one direction, without one in the other direction in between.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Run {
+    is_upwards: bool,
+    received: usize,
+    sent: usize,
 }
 
-/// Finds the minority of the ranks that fill a pipeline with fewer or more batches than all others do: each rank has messages with its
-/// neighbours alone, first upwards and then, if it has turned, downwards; those that have turned have all done so after as many batches,
-/// and each of the others is at a later one. `None` if these are not the facts, or no side has a majority.
+impl Run {
+    /// Returns how many batches the stage has begun to take or to pass on.
+    fn batches(&self) -> usize {
+        self.received.max(self.sent)
+    }
+
+    /// Returns true if the stage has passed on what it has taken; the first and the last stage do one of the two alone.
+    fn is_complete(&self) -> bool {
+        self.received == 0 || self.sent == 0 || self.received == self.sent
+    }
+}
+
+/// A rank with its runs, upwards and downwards in turn; it is in the last one.
+struct Stage {
+    rank: Rank,
+    runs: Vec<Run>,
+}
+
+/// Finds the minority of the ranks whose runs of messages have fewer or more batches than those of all others. Each rank has messages
+/// with its neighbours alone, upwards and downwards in turn. Some have begun the next run, all after as many batches, and each of the
+/// others is at a later batch of the run before it. `None` if these are not the facts, or no side has a majority.
 pub(super) fn other_count(evidence: &HangEvidence, cycle: &[Rank]) -> Option<Diagnosis> {
-    let stages: Option<Vec<Filling>> = evidence.ranks.iter().map(Filling::of).collect();
+    let stages: Option<Vec<Stage>> = evidence.ranks.iter().map(Stage::of).collect();
     let stages = stages.filter(|stages| stages.len() >= STAGES && evidence.is_whole)?;
-    let (turned, filling): (Vec<&Filling>, Vec<&Filling>) =
-        stages.iter().partition(|stage| stage.has_turned);
-    let batches = turned.first()?.batches;
-    let is_clear = turned.iter().all(|stage| stage.batches == batches)
-        && filling.iter().all(|stage| stage.batches > batches);
-    if batches < BATCHES || filling.is_empty() || !is_clear {
+    let most = stages.iter().map(|stage| stage.runs.len()).max()?;
+    // The run that some have ended and the others are in.
+    let place = most.checked_sub(2)?;
+    let (ended, inside): (Vec<&Stage>, Vec<&Stage>) =
+        stages.iter().partition(|stage| stage.runs.len() == most);
+    let batches = ended.first()?.runs[place].batches();
+    let is_clear = ended
+        .iter()
+        .all(|stage| stage.runs[place].batches() == batches)
+        && (inside.iter())
+            .all(|stage| stage.runs.len() == place + 1 && stage.runs[place].batches() > batches);
+    if batches < BATCHES || inside.is_empty() || !is_clear {
         return None;
     }
-    let odd = match turned.len().cmp(&filling.len()) {
-        std::cmp::Ordering::Less => turned,
-        std::cmp::Ordering::Greater => filling,
-        std::cmp::Ordering::Equal => return None,
+    let (odd, rest) = match ended.len().cmp(&inside.len()) {
+        Ordering::Less => (&ended, &inside),
+        Ordering::Greater => (&inside, &ended),
+        Ordering::Equal => return None,
+    };
+    // In other schedules, such as 1F1B, the runs of stages have different lengths.
+    let is_alike = |one: &&Stage| {
+        let counts = |stage: &Stage| -> Vec<usize> {
+            stage.runs[..place].iter().map(Run::batches).collect()
+        };
+        counts(one) == counts(rest[0])
     };
     let culprits: Vec<Rank> = odd.iter().map(|stage| stage.rank).collect();
-    if !culprits.iter().any(|rank| cycle.contains(rank)) {
+    if !rest.iter().all(is_alike) || !culprits.iter().any(|rank| cycle.contains(rank)) {
         return None;
     }
-    let has_turned = odd.iter().all(|stage| stage.has_turned);
-    let summary = match has_turned {
+    Some(verdict(
+        evidence,
+        culprits,
+        batches,
+        ended.len() < inside.len(),
+    ))
+}
+
+/// Builds the verdict on ranks of which the others say that a run has this many batches, or more if the culprits are those that have ended it.
+fn verdict(
+    evidence: &HangEvidence,
+    culprits: Vec<Rank>,
+    batches: usize,
+    has_ended: bool,
+) -> Diagnosis {
+    let summary = match has_ended {
         true => format!(
-            "{} {} begun to return batches after {batches}, and all other stages fill the pipeline with more",
+            "{} {} begun to pass batches the other way after {batches}, and all other stages have more",
             named(&culprits),
             verb(&culprits, "has", "have")
         ),
         false => format!(
-            "{} {} more than {batches} batches, and all other stages have begun to return them after that number",
+            "{} {} more than {batches} batches, and all other stages have begun to pass them the other way after that number",
             named(&culprits),
             verb(&culprits, "expects", "expect")
         ),
@@ -67,30 +113,33 @@ pub(super) fn other_count(evidence: &HangEvidence, cycle: &[Rank]) -> Option<Dia
     let advice = vec![
         "print the number of micro-batches of a step on all ranks: it must be the same".to_owned(),
     ];
-    Some(Diagnosis { advice, ..verdict }.because(facts.collect()))
+    Diagnosis { advice, ..verdict }.because(facts.collect())
 }
 
-impl Filling {
-    /// Returns what a rank that waits for a message has had; `None` if it has made any other calls than those of a stage.
+impl Stage {
+    /// Returns the runs of a rank that waits for a message; `None` if a message is with another rank than a neighbour, or if the rank has
+    /// not passed on what it has taken in a run before the last one.
     fn of(state: &RankState) -> Option<Self> {
         awaited(state)?;
-        let (mut taken, mut passed, mut has_turned) = (0, 0, false);
-        for event in state.entered() {
-            let Some(message) = as_message(&event.what) else {
-                continue;
-            };
-            match is_upwards(state.rank, message)? {
-                true if has_turned => return None,
-                true if message.sends => passed += 1,
-                true => taken += 1,
-                false => has_turned = true,
+        let mut runs: Vec<Run> = Vec::new();
+        for message in state.entered().filter_map(|event| as_message(&event.what)) {
+            let is_upwards = is_upwards(state.rank, message)?;
+            if runs.last().is_none_or(|run| run.is_upwards != is_upwards) {
+                runs.push(Run {
+                    is_upwards,
+                    ..Run::default()
+                });
+            }
+            let run = runs.last_mut()?;
+            match message.sends {
+                true => run.sent += 1,
+                false => run.received += 1,
             }
         }
-        let is_whole = taken == 0 || passed == 0 || taken == passed;
-        (!has_turned || is_whole).then_some(Self {
+        let (_, before) = runs.split_last()?;
+        (runs[0].is_upwards && before.iter().all(Run::is_complete)).then_some(Self {
             rank: state.rank,
-            batches: taken.max(passed),
-            has_turned,
+            runs,
         })
     }
 }
@@ -152,5 +201,75 @@ mod tests {
         assert_eq!(verdict(early), (ODD.0, vec![2], ODD.2));
         // A last stage returns each batch at once in many schedules.
         assert_eq!(verdict(fills(1, message(true, 1, 0))).1, [0; 0]);
+    }
+
+    /// Builds three stages that have each passed one message up and one down, as `torch.distributed.pipelining` does before the first step.
+    fn connected(batches: [usize; 3], last: [EventKind; 3]) -> Vec<RankState> {
+        let first = [
+            vec![message(true, 1, 0), message(false, 1, 0)],
+            vec![
+                message(false, 0, 0),
+                message(true, 2, 0),
+                message(true, 0, 0),
+                message(false, 2, 0),
+            ],
+            vec![message(false, 1, 0), message(true, 1, 0)],
+        ];
+        let mut stages = stages(batches, last);
+        for (state, first) in stages.iter_mut().zip(first) {
+            let earlier = rank(state.rank.0, [first, vec![message(false, 9, 0)]].concat()).done;
+            state.done.splice(0..0, earlier);
+        }
+        stages
+    }
+
+    #[test]
+    fn what_was_passed_before_does_not_count() {
+        let last = || [returned(1), returned(2), message(false, 1, 0)];
+        let stages = connected([4, 4, 4], last());
+        assert_eq!(verdict(stages), (ODD.0, vec![2], ODD.2));
+        let early = connected(
+            [2, 2, 2],
+            [returned(1), message(false, 0, 0), message(false, 1, 0)],
+        );
+        assert_eq!(verdict(early), (ODD.0, vec![0], ODD.2));
+    }
+
+    #[test]
+    fn stages_whose_runs_differ_as_those_of_1f1b_are_not_compared() {
+        let up = |number: u32| [message(false, number - 1, 0), message(true, number + 1, 0)];
+        let one = rank(
+            1,
+            [
+                up(1).to_vec(),
+                vec![message(true, 0, 0)],
+                up(1).to_vec(),
+                up(1).to_vec(),
+                vec![message(false, 0, 0)],
+            ]
+            .concat(),
+        );
+        let two = rank(
+            2,
+            vec![
+                message(false, 1, 0),
+                message(false, 1, 0),
+                message(true, 1, 0),
+                message(false, 1, 0),
+                message(false, 1, 0),
+                message(false, 1, 0),
+            ],
+        );
+        let zero = rank(
+            0,
+            vec![
+                message(true, 1, 0),
+                message(false, 1, 0),
+                message(true, 1, 0),
+                message(true, 1, 0),
+                message(false, 1, 0),
+            ],
+        );
+        assert_eq!(verdict(vec![zero, one, two]).1, [0; 0]);
     }
 }
