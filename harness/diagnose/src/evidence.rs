@@ -41,8 +41,10 @@ pub struct HangEvidence {
 /// What is known of one rank.
 #[derive(Clone, Debug)]
 pub struct RankState {
-    /// The rank that the launcher gave it.
+    /// The rank that the launcher gave it, or else the one that it claims; the next free number if another process claims the same.
     pub rank: Rank,
+    /// Whether the launcher gave it its rank.
+    pub has_assigned_rank: bool,
     /// The state of its process.
     pub process: Process,
     /// The events that are over, oldest first.
@@ -97,6 +99,7 @@ impl RankState {
     pub fn unknown(rank: Rank) -> Self {
         Self {
             rank,
+            has_assigned_rank: true,
             process: Process::Unknown,
             done: Vec::new(),
             dropped: Vec::new(),

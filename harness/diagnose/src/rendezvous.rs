@@ -503,10 +503,13 @@ impl Participants<'_> {
         let mut texts: Vec<String> = Vec::new();
         for (claimed, claimants) in claims {
             let all: Vec<Rank> = claimants.iter().map(|one| one.state.rank).collect();
-            // The launcher gave it to one of them.
             let is_false = |rank: &Rank| rank.0 != *claimed;
+            let is_assigned = claimants.iter().any(|one| one.state.has_assigned_rank);
             match all.iter().any(is_false) {
-                true => culprits.extend(all.iter().copied().filter(is_false)),
+                // The launcher gave it to one of them.
+                true if is_assigned => culprits.extend(all.iter().copied().filter(is_false)),
+                // The other numbers are those of processes, not of ranks.
+                true => culprits.push(Rank(*claimed)),
                 false => culprits.extend(&all),
             }
             texts.push(match texts.is_empty() {

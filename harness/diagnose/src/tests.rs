@@ -170,6 +170,17 @@ fn a_rank_that_claims_to_be_another_is_named() {
 }
 
 #[test]
+fn a_rank_that_two_processes_claim_is_named_where_no_launcher_gave_ranks() {
+    let claims = [0, 1, 2, 2];
+    let ranks = (0..4).map(|number| RankState {
+        has_assigned_rank: false,
+        ..inside(rank(number), rendezvous(claims[number as usize], 5, 29500))
+    });
+    let evidence = job(ranks.collect());
+    assert_eq!(verdict(&evidence), (HangKind::DuplicateRank, vec![2]));
+}
+
+#[test]
 fn groups_in_another_order() {
     let group = |members: &[u32]| {
         event(EventKind::NewGroup(

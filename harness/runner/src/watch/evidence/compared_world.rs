@@ -34,6 +34,7 @@ pub struct ComparedWorld {
     /// True if a call trace has dropped entries.
     has_lost: bool,
 }
+
 impl ComparedWorld {
     /// Finds the oldest world in which a rank is inside a call, or the newest one.
     pub fn of(ranks: &[(Rank, &RankProcess)]) -> Self {
@@ -130,108 +131,76 @@ impl ComparedWorld {
 
     /// Returns what a rank has done in this world and what it does now; none while an address that it uses is being looked up.
     pub fn state(&self, rank: Rank, process: &RankProcess, hosts: &mut Hosts) -> Option<RankState> {
-        let state = match process.activity {
-            Some(Activity::Alive { .. }) => Process::Running,
-            Some(Activity::Stopped) => Process::Stopped,
-            Some(Activity::Gone) => Process::Ended(process_end(process.call_trace.as_ref())),
-            None => Process::Unknown,
-        };
         let mut state = RankState {
-            process: state,
+            has_assigned_rank: process.number("RANK").is_some(),
+            process: process_state(process),
             ..RankState::unknown(rank)
         };
         let Some(call_trace) = &process.call_trace else {
             return Some(state);
         };
-        state.errors.clone_from(&call_trace.errors);
-        state.keys_set.clone_from(&call_trace.keys_set);
-        state.keys_set_again.clone_from(&call_trace.keys_set_again);
-        state.keys_deleted.clone_from(&call_trace.keys_deleted);
-        state.reads.clone_from(&call_trace.reads);
-        state.keys_by_threads = call_trace.keys_by_threads;
-        state.calls_by_threads = call_trace.calls_by_threads;
-        state.recorded = device_messages::under_way(call_trace);
+        add_facts(&mut state, call_trace);
         let Some(epoch) = self.epoch_of(call_trace) else {
             state.doing = elsewhere(call_trace);
             return Some(state);
         };
-        let inside = call_trace.inside.as_ref();
         let is_here = |inside: &&Inside| {
             let is_of_store = matches!(inside.entry.call, Call::Store { .. });
             inside.entry.epoch == epoch || is_of_store && inside.entry.epoch == 0
         };
-        let inside = inside.filter(is_here);
+        let inside = call_trace.inside.as_ref().filter(is_here);
         // What C++ code issued before the process was stopped is not in a dump from before: without that, the rank's
         // collectives would have other numbers than those of the others.
         let is_cut_off =
             matches!(process.activity, Some(Activity::Stopped)) && call_trace.is_stale();
-        // The message whose work the rank waits for.
-        let mut awaited = None;
-        // Id of each event that is over, and when it began.
-        let mut begun: Vec<(u64, Option<f64>)> = Vec::new();
-        for entry in call_trace
-            .entries
-            .iter()
-            .filter(|entry| entry.epoch == epoch)
-        {
-            if let Call::End { of, ok: true } = &entry.call
-                && of == "destroy"
-            {
-                // The rank has left this world: no more calls of it will come.
-                state.ahead = Remaining::Known(Vec::new());
-            }
-            let is_numbered = matches!(entry.call, Call::Collective { .. });
-            if !entry.is_issued || is_numbered && is_cut_off {
-                continue;
-            }
-            // A rank that waits for a collective or a message has issued it.
-            let here = inside.filter(|inside| inside.entry.id == entry.id);
-            let is_issued = here.is_none_or(|inside| {
-                inside.entry.waits
-                    && matches!(entry.call, Call::Collective { .. } | Call::Message { .. })
-            });
-            if is_issued && let Some(event) = self.event(entry, call_trace, process, hosts)? {
-                if let Some(inside) = inside.filter(|inside| inside.batch.contains(&entry.id))
-                    && inside.entry.waits
-                    && let EventKind::Message(message) = &event.what
-                {
-                    let alike = |before: &&TraceEvent| before.what == event.what;
-                    let before = state.done.iter().filter(alike).count();
-                    state.batch.push((message.clone(), before + 1));
-                }
-                if entry.dropped {
-                    state.dropped.push(state.done.len());
-                }
-                let thread = entry
-                    .thread
-                    .filter(|one| call_trace.ended_threads.contains(one));
-                if let Some(thread) = thread {
-                    state.by_ended_thread.insert(state.done.len(), thread);
-                }
-                if let (Some(_), EventKind::Message(message)) = (here, &event.what) {
-                    let alike = |before: &&TraceEvent| before.what == event.what;
-                    let before = state.done.iter().filter(alike).count();
-                    awaited = Some(EventKind::AwaitMessage(message.clone(), before + 1));
-                }
-                state.done.push(event);
-                begun.push((entry.id, entry.t));
-            }
-        }
-        state.waited = waited(call_trace, &begun);
-        if call_trace.epoch > epoch {
+        let entries = (call_trace.entries.iter()).filter(|entry| entry.epoch == epoch);
+        let has_left =
+            |entry: &Entry| matches!(&entry.call, Call::End { of, ok: true } if of == "destroy");
+        if entries.clone().any(has_left) || call_trace.epoch > epoch {
+            // No more calls of this world will come.
             state.ahead = Remaining::Known(Vec::new());
         }
-        state.doing = self.doing(process, call_trace, inside, hosts)?;
-        if is_cut_off
-            && let Some((event, _)) = &mut state.doing
-            && matches!(event.what, EventKind::Collective(_) | EventKind::Await(..))
-        {
-            event.what = EventKind::Own(event.what.to_string());
+        // The message whose work the rank waits for.
+        let mut awaited = None;
+        // The id of each event, and when it began.
+        let mut begun: Vec<(u64, Option<f64>)> = Vec::new();
+        for entry in entries.filter(|entry| is_past(entry, inside, is_cut_off)) {
+            let Some(event) = self.event(entry, call_trace, process, hosts)? else {
+                continue;
+            };
+            if let EventKind::Message(message) = &event.what {
+                // Its number among the messages that cannot be told from it, from 1.
+                let number = (state.done.iter().filter(|one| one.what == event.what)).count() + 1;
+                if inside
+                    .is_some_and(|inside| inside.entry.waits && inside.batch.contains(&entry.id))
+                {
+                    state.batch.push((message.clone(), number));
+                }
+                if inside.is_some_and(|inside| inside.entry.id == entry.id) {
+                    awaited = Some(EventKind::AwaitMessage(message.clone(), number));
+                }
+            }
+            if entry.dropped {
+                state.dropped.push(state.done.len());
+            }
+            if let Some(thread) =
+                (entry.thread).filter(|one| call_trace.ended_threads.contains(one))
+            {
+                state.by_ended_thread.insert(state.done.len(), thread);
+            }
+            state.done.push(event);
+            begun.push((entry.id, entry.t));
         }
-        if let (Some((event, _)), Some(awaited)) = (&mut state.doing, awaited)
-            && matches!(event.what, EventKind::Message(_))
-        {
-            event.what = awaited;
+        state.waited = waited(call_trace, &begun);
+        state.doing = self.doing(process, call_trace, inside, hosts)?;
+        if let Some((event, _)) = &mut state.doing {
+            match (&event.what, awaited) {
+                (EventKind::Collective(_) | EventKind::Await(..), _) if is_cut_off => {
+                    event.what = EventKind::Own(event.what.to_string());
+                }
+                (EventKind::Message(_), Some(awaited)) => event.what = awaited,
+                _ => {}
+            }
         }
         Some(state)
     }
@@ -367,6 +336,42 @@ impl ComparedWorld {
     }
 }
 
+/// Returns whether the process of a rank runs, as far as that is known.
+fn process_state(process: &RankProcess) -> Process {
+    match process.activity {
+        Some(Activity::Alive { .. }) => Process::Running,
+        Some(Activity::Stopped) => Process::Stopped,
+        Some(Activity::Gone) => Process::Ended(process_end(process.call_trace.as_ref())),
+        None => Process::Unknown,
+    }
+}
+
+/// Adds to a rank's state what its call trace tells whatever world is compared: errors, keys of stores, threads, and messages on the
+/// device.
+fn add_facts(state: &mut RankState, call_trace: &CallTrace) {
+    state.errors.clone_from(&call_trace.errors);
+    state.keys_set.clone_from(&call_trace.keys_set);
+    state.keys_set_again.clone_from(&call_trace.keys_set_again);
+    state.keys_deleted.clone_from(&call_trace.keys_deleted);
+    state.reads.clone_from(&call_trace.reads);
+    state.keys_by_threads = call_trace.keys_by_threads;
+    state.calls_by_threads = call_trace.calls_by_threads;
+    state.recorded = device_messages::under_way(call_trace);
+}
+
+/// Returns true if an entry counts as done: it was issued, and the rank is not inside its call, or only waits there for what it has
+/// issued. Collectives of a rank whose record is `cut_off` do not count.
+fn is_past(entry: &Entry, inside: Option<&Inside>, cut_off: bool) -> bool {
+    let is_collective = matches!(entry.call, Call::Collective { .. });
+    let waits_for_issued = |inside: &Inside| {
+        inside.entry.waits && (is_collective || matches!(entry.call, Call::Message { .. }))
+    };
+    let is_issued = inside
+        .filter(|inside| inside.entry.id == entry.id)
+        .is_none_or(waits_for_issued);
+    entry.is_issued && is_issued && !(is_collective && cut_off)
+}
+
 /// Returns which of these events, each with its id and its begin, were waited for, and how many of them had begun by then.
 fn waited(call_trace: &CallTrace, begun: &[(u64, Option<f64>)]) -> BTreeMap<usize, usize> {
     let ended: HashMap<u64, f64> = (call_trace.waited.iter())
@@ -436,6 +441,7 @@ fn nature_of(nature: &BTreeMap<String, String>) -> BTreeMap<&'static str, String
         .filter_map(|key| Some((key, nature.get(key)?.clone())))
         .collect()
 }
+
 /// Returns how a process ended, as far as other processes than its parent can tell.
 fn process_end(call_trace: Option<&CallTrace>) -> String {
     match call_trace {
