@@ -14,28 +14,55 @@ use crate::conclude;
 use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
 use allranks_model::names::Rank;
 
-/// Finds the first group, by name, whose members' collectives diverge; `None` if there is none.
+/// Finds the groups whose members' collectives diverge; `None` if there is none. The verdict is on the first, by name; those of other
+/// ranks whose members diverge in the same way are added to it.
 #[must_use]
 pub fn contradiction(evidence: &HangEvidence) -> Option<Diagnosis> {
     let mut groups: BTreeMap<&str, &[Rank]> = BTreeMap::new();
     for (_, one) in evidence.ranks.iter().flat_map(calls) {
         groups.entry(&one.group).or_insert(&one.members);
     }
-    groups.into_iter().find_map(|(group, members)| {
-        let size = members.len();
-        let members: HashSet<Rank> = members.iter().copied().collect();
-        let lists: Vec<List<Collective>> = evidence
-            .ranks
-            .iter()
-            .filter(|state| members.contains(&state.rank))
-            .map(|state| called(state, group))
-            .collect();
-        let divergence = divergence(&lists)?;
-        let certainty = divergence.certainty(size, lists.len());
-        Some(verdict(evidence, group, &divergence, certainty))
-    })
+    let mut found = groups
+        .into_iter()
+        .filter_map(|(group, members)| Some((members, divergence_of(evidence, group, members)?)));
+    let (members, mut verdict) = found.next()?;
+    let mut judged: BTreeSet<Rank> = members.iter().copied().collect();
+    for (members, other) in found {
+        let is_alike = (other.kind, other.confidence) == (verdict.kind, verdict.confidence)
+            && other.culprits.is_empty() == verdict.culprits.is_empty();
+        if is_alike && members.iter().all(|rank| !judged.contains(rank)) {
+            judged.extend(members);
+            add(&mut verdict, other);
+        }
+    }
+    Some(verdict)
 }
 
+/// Judges a group whose members' collectives diverge; `None` if they do not.
+fn divergence_of(evidence: &HangEvidence, group: &str, members: &[Rank]) -> Option<Diagnosis> {
+    let size = members.len();
+    let members: HashSet<Rank> = members.iter().copied().collect();
+    let lists: Vec<List<Collective>> = evidence
+        .ranks
+        .iter()
+        .filter(|state| members.contains(&state.rank))
+        .map(|state| called(state, group))
+        .collect();
+    let divergence = divergence(&lists)?;
+    let certainty = divergence.certainty(size, lists.len());
+    Some(verdict(evidence, group, &divergence, certainty))
+}
+
+/// Adds the verdict on a group to that on another one.
+fn add(verdict: &mut Diagnosis, other: Diagnosis) {
+    verdict.culprits.extend(other.culprits);
+    verdict.culprits.sort_unstable();
+    (verdict.victims).retain(|rank| !verdict.culprits.contains(rank));
+    verdict.summary = format!("{}; {}", verdict.summary, other.summary);
+    verdict.evidence.extend(other.evidence);
+}
+
+/// Builds the verdict on a group whose members' collectives diverge.
 fn verdict(
     evidence: &HangEvidence,
     group: &str,
@@ -340,6 +367,35 @@ mod tests {
                 "on rank 1 it is all_reduce (elements 1), called at train.py:1",
             ]
         );
+    }
+
+    #[test]
+    fn the_same_difference_in_several_groups_names_the_ranks_of_all() {
+        let in_group = |number: u32, group: &str, members: [u32; 3], elements: &str| {
+            let mut state = rank(number, 3, elements);
+            if let Some((event, _)) = &mut state.doing
+                && let EventKind::Collective(one) = &mut event.what
+            {
+                one.group = group.into();
+                one.members = members.map(Rank).into();
+            }
+            state
+        };
+        let of = |elements: [&str; 6]| {
+            let rows = [("row 0", [0, 1, 2]), ("row 1", [3, 4, 5])];
+            let ranks = (0..6).zip(elements).map(|(number, elements)| {
+                let (group, members) = rows[number as usize / 3];
+                in_group(number, group, members, elements)
+            });
+            divergent(ranks.collect()).unwrap()
+        };
+        let both = of(["8", "8", "1", "8", "1", "8"]);
+        assert_eq!(both.culprits, vec![Rank(2), Rank(4)]);
+        assert!(
+            both.summary
+                .contains("rank 4 differs from the other members")
+        );
+        assert_eq!(of(["8", "8", "1", "8", "8", "8"]).culprits, vec![Rank(2)]);
     }
 
     #[test]
