@@ -36,6 +36,35 @@ pub(crate) fn deleter(evidence: &HangEvidence, keys: &[String]) -> Option<Rank> 
     deleters.next().is_none().then_some(only.rank)
 }
 
+/// Describes a key that a rank has set, and that differs from one of these, which no rank has set, only in its case, its separators or
+/// the zeros before its numbers; `None` if there is none.
+pub(crate) fn look_alike(evidence: &HangEvidence, keys: &[String]) -> Option<String> {
+    let mut open = keys.iter().filter(|key| !is_set(evidence, key));
+    open.find_map(|key| {
+        let wanted = words(key);
+        let find = |state: &RankState| {
+            let set = state.keys_set.iter().find(|set| words(set) == wanted)?;
+            let rank = state.rank;
+            Some(format!(
+                "rank {rank} has set `{set}`, and not `{key}`: they differ in no word"
+            ))
+        };
+        evidence.ranks.iter().find_map(find)
+    })
+}
+
+/// Returns the words and numbers of a key, in lower case and without leading zeros.
+fn words(key: &str) -> Vec<String> {
+    let words = key.split(|letter: char| !letter.is_alphanumeric());
+    (words.filter(|word| !word.is_empty()))
+        .map(|word| match word.trim_start_matches('0') {
+            "" => "0".to_owned(),
+            rest if rest.bytes().all(|letter| letter.is_ascii_digit()) => rest.to_owned(),
+            _ => word.to_lowercase(),
+        })
+        .collect()
+}
+
 /// Returns true if these keys are a barrier that only the ranks `waiting` have come to: one key of each rank, of one form, of which each
 /// of them has set one, and at least `others` are not set.
 pub(crate) fn is_barrier(
@@ -284,5 +313,21 @@ mod tests {
             "each sets one of its own"
         );
         assert_eq!(ranks(&[&["flag"], &[]], &["flag"]), [0; 0]);
+    }
+
+    #[test]
+    fn a_key_that_differs_only_in_its_separators_is_told() {
+        let told = |set: &str, key: &str| {
+            let keys = [key.to_owned()];
+            look_alike(&evidence(&[&["other"], &[set]]), &keys)
+        };
+        let expected = "rank 1 has set `ticket/0/ap-south`, and not `ticket/0/ap south`: they differ in no word";
+        assert_eq!(
+            told("ticket/0/ap-south", "ticket/0/ap south").unwrap(),
+            expected
+        );
+        assert!(told("Step_007", "step/7").is_some());
+        assert!(told("rank/1/12", "rank/11/2").is_none());
+        assert!(told("ready", "ready").is_none(), "it is set");
     }
 }
