@@ -44,10 +44,10 @@ use dump_pipe::DumpRequests;
 use ranks::World;
 use snapshot::RankSnapshot;
 
-/// From one look to the next.
+/// Time from one look to the next.
 const PERIOD: Duration = Duration::from_millis(500);
-/// For so long a rank must not have run before it is said to wait.
-const MOMENT: Duration = Duration::from_secs(2);
+/// Time without processor time after which a rank is said to wait.
+const STANDSTILL: Duration = Duration::from_secs(2);
 
 /// And before that, a look counts for nothing: on a busy machine a few seconds hold few of them.
 const MIN_LOOKS: u32 = 8;
@@ -199,12 +199,12 @@ impl ObservedWorld {
         }
         let watched = self.began.elapsed();
         let is_ending = (ranks.iter()).any(|(_, process)| host::is_ending(process.pid));
-        if watched < MOMENT || is_ending && watched < ENDING {
+        if watched < STANDSTILL || is_ending && watched < ENDING {
             return (Vec::new(), false);
         }
-        let is_over = watched >= patience.max(MOMENT) && self.looks >= MIN_LOOKS;
+        let is_over = watched >= patience.max(STANDSTILL) && self.looks >= MIN_LOOKS;
         let held: Vec<&RankSnapshot> = (living.iter().map(|(_, one)| *one))
-            .filter(|one| one.is_held() && one.still() >= MOMENT)
+            .filter(|one| one.is_held() && one.still() >= STANDSTILL)
             .collect();
         let still = held.iter().map(|one| one.still()).min();
         let evidence = match self.evidence(&ranks, still.unwrap_or_default(), hosts) {

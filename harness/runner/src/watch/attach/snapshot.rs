@@ -138,7 +138,7 @@ impl RankSnapshot {
     /// Returns for how long no thread of the process has run; `None` if something has since the last look.
     pub fn rest(&self) -> Option<Duration> {
         let seen = self.quiet_since.elapsed();
-        let is_quiet = seen >= super::MOMENT && self.still() >= super::MOMENT;
+        let is_quiet = seen >= super::STANDSTILL && self.still() >= super::STANDSTILL;
         is_quiet.then(|| self.still())
     }
 
@@ -187,7 +187,7 @@ impl RankSnapshot {
             return Some(state);
         };
         // What has not run for that long is where it was, though its stack was read only since.
-        let is_still = self.still() >= super::MOMENT;
+        let is_still = self.still() >= super::STANDSTILL;
         let event = match what {
             // It makes calls, and goes on.
             CallStackActivity::Init | CallStackActivity::Call(_)

@@ -9,8 +9,8 @@ use crate::watch::trace::call_trace::CallTrace;
 use allranks_host::Activity;
 use allranks_model::names::Rank;
 
-/// How long a proof must stand while the ranks that it blames do not move, and how long a rank is in a call that holds it.
-pub const MOMENT: Duration = Duration::from_millis(1000);
+/// Time without a move of the ranks that a proof blames after which it is reported, and in a call after which that call holds a rank.
+pub const STANDSTILL: Duration = Duration::from_millis(1000);
 
 /// By rank: its process id, and its progress (see [`CallTrace::progress`]).
 pub type Calls = BTreeMap<Rank, (u32, u64)>;
@@ -70,7 +70,7 @@ pub fn held<'a>(ranks: &'a Ranks<'_>) -> impl Iterator<Item = Rank> + 'a {
         let is_inside = call_trace
             .inside
             .as_ref()
-            .is_some_and(|inside| inside.lasts() >= MOMENT);
+            .is_some_and(|inside| inside.lasts() >= STANDSTILL);
         (process.lives() && (is_inside || call_trace.is_retrying())).then_some(*rank)
     })
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use super::event::Event;
-use super::moves::{Calls, MOMENT, RankMoves, held, is_at_end, is_held};
+use super::moves::{Calls, RankMoves, STANDSTILL, held, is_at_end, is_held};
 use crate::watch::endpoints::hosts::Hosts;
 use crate::watch::endpoints::listeners::endpoints_without_listener;
 use crate::watch::endpoints::reach::Reach;
@@ -236,7 +236,7 @@ impl WorldDetector {
             .collect()
     }
 
-    /// Returns a verdict that is proved and has stood for [`MOMENT`]; otherwise none.
+    /// Returns a verdict that is proved and has stood for [`STANDSTILL`]; otherwise none.
     fn proved(&mut self, view: &mut WorldView<'_>, now: Instant) -> Option<Diagnosis> {
         // A dump that is older than the rank's last call proves nothing.
         let is_stale = |rank: &RankProcess| {
@@ -263,7 +263,7 @@ impl WorldDetector {
         );
         match &self.proof {
             Some((known, since)) if *known == essence => {
-                (now.duration_since(*since) >= MOMENT).then_some(verdict)
+                (now.duration_since(*since) >= STANDSTILL).then_some(verdict)
             }
             _ => {
                 self.proof = Some((essence, now));

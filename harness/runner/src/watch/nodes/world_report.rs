@@ -17,24 +17,24 @@ use allranks_model::diagnosis::rank_set::named;
 use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
 use allranks_model::names::Rank;
 
-/// Before that, what ranks do counts as progress.
-const MOMENT: f64 = 1.0;
+/// Seconds without progress before which ranks are not judged.
+const SHORTEST_STANDSTILL_S: f64 = 1.0;
 
-/// What the evidence of the nodes of one world comes to.
+/// The verdict on one world, from the evidence of its nodes.
 #[derive(Clone, Debug)]
 pub struct WorldReport {
-    /// Where its ranks meet.
+    /// The endpoint of its rendezvous and the generation of its init.
     pub world: String,
     /// The verdict; none if the ranks moved when it was written.
     pub verdict: Option<Diagnosis>,
-    /// What must be known to judge it.
+    /// What limits the verdict, and which nodes the evidence is from; one sentence each.
     pub notes: Vec<String>,
 }
 
 /// Reads the evidence of these files and folders, and judges every world.
 ///
 /// # Errors
-/// A file cannot be read, or is none of evidence.
+/// A file cannot be read, or is not a file of evidence.
 pub fn judge(paths: &[PathBuf]) -> Result<Vec<WorldReport>, EvidenceError> {
     let files = paths.iter().flat_map(|path| files(path));
     let nodes: Result<Vec<NodeEvidence>, _> = files.map(|path| read(&path)).collect();
@@ -50,7 +50,7 @@ pub fn judge_nodes(nodes: Vec<NodeEvidence>) -> Vec<WorldReport> {
     worlds.into_values().map(report).collect()
 }
 
-/// The evidence with each rank that keeps no trace where its stack was seen.
+/// Returns the evidence with each rank that keeps no call trace where its call stack was seen.
 fn with_places(
     mut evidence: HangEvidence,
     ranks: &[(Rank, &RankProcess)],
@@ -67,10 +67,62 @@ fn with_places(
     evidence
 }
 
-fn report(mut nodes: Vec<NodeEvidence>) -> WorldReport {
-    let mut notes = Vec::new();
-    // The newest first: what is of an earlier run, or of a rank that is in a newer file, counts no more.
+/// Judges one world from the evidence of its nodes.
+fn report(nodes: Vec<NodeEvidence>) -> WorldReport {
+    let (nodes, mut notes) = without_earlier_runs(nodes);
+    let job = Job::of_world(nodes.iter().flat_map(NodeEvidence::processes).collect());
+    let ranks = job.ranks();
+    let absent = absent_ranks(&ranks);
+    let is_whole = absent.is_empty() || nodes.len() == 1 && nodes[0].is_whole();
+    if !is_whole {
+        notes.push(format!(
+            "the evidence of {} is absent: run `allranks watch --evidence DIR` on their nodes, and name all folders",
+            named(&absent)
+        ));
+    }
+    let still = least(&nodes, NodeEvidence::still_s);
+    // Evidence is compared only if there is a time at which all nodes stood still.
+    let stood_still_from = most(&nodes, |node| node.at() - node.still_s());
+    let overlaps = stood_still_from <= least(&nodes, NodeEvidence::at);
+    if !overlaps {
+        notes.push("the nodes' evidence is of different times, and is not compared".to_owned());
+    }
+    let mut verdict = match still >= SHORTEST_STANDSTILL_S && overlaps {
+        true => verdict(&nodes, &ranks, still, is_whole),
+        false => None,
+    };
+    let patience = most(&nodes, NodeEvidence::patience_s);
+    let is_due = |one: &Diagnosis| one.confidence == Confidence::Proved || still >= patience;
+    if verdict.as_ref().is_some_and(|one| !is_due(one)) {
+        notes.push(format!(
+            "nothing had moved for {still:.0} s when the evidence was written: too short to judge it"
+        ));
+        verdict = None;
+    } else if still < SHORTEST_STANDSTILL_S {
+        notes.push("not hung: ranks moved when the evidence was written".to_owned());
+    }
+    if let Some(one) = &mut verdict
+        && matches!(one.kind, HangKind::Slow | HangKind::Unknown)
+    {
+        one.confidence = Confidence::None;
+    }
+    let sources = nodes.iter().map(|node| {
+        let ranks = list(&node.ranks());
+        format!("evidence of ranks {ranks} is from {}", node.host())
+    });
+    let world = nodes.first().map(NodeEvidence::world);
+    WorldReport {
+        world: world.unwrap_or_default().to_owned(),
+        verdict,
+        notes: sources.chain(notes).collect(),
+    }
+}
+
+/// Returns the evidence of the newest run, the newest first, and a note for each that is left out: it is of an earlier run, or of a
+/// rank that newer evidence has.
+fn without_earlier_runs(mut nodes: Vec<NodeEvidence>) -> (Vec<NodeEvidence>, Vec<String>) {
     nodes.sort_by(|one, other| other.at().total_cmp(&one.at()));
+    let mut notes = Vec::new();
     let mut kept: Vec<NodeEvidence> = Vec::new();
     for node in nodes {
         let is_old = kept
@@ -85,86 +137,46 @@ fn report(mut nodes: Vec<NodeEvidence>) -> WorldReport {
             false => kept.push(node),
         }
     }
-    let world = kept
-        .first()
-        .map_or_else(String::new, |node| node.world().to_owned());
-    let processes: Vec<RankProcess> = kept.iter().flat_map(NodeEvidence::processes).collect();
-    let job = Job::of_world(processes);
-    let ranks = job.ranks();
-    let seen: BTreeSet<Rank> = ranks.iter().map(|(rank, _)| *rank).collect();
-    let size = (ranks.iter())
-        .filter_map(|(_, process)| process.world_size())
-        .max();
-    let absent: Vec<Rank> = (0..size.unwrap_or(0))
+    (kept, notes)
+}
+
+/// Returns the ranks of the world that are not among these, as far as the world size that they know tells.
+fn absent_ranks(ranks: &[(Rank, &RankProcess)]) -> Vec<Rank> {
+    let present: BTreeSet<Rank> = ranks.iter().map(|(rank, _)| *rank).collect();
+    let sizes = ranks.iter().filter_map(|(_, process)| process.world_size());
+    (0..sizes.max().unwrap_or(0))
         .map(Rank)
-        .filter(|rank| !seen.contains(rank))
-        .collect();
-    let is_whole = absent.is_empty() || kept.len() == 1 && kept[0].is_whole();
-    if !is_whole {
-        notes.push(format!(
-            "the evidence of {} is absent: run `allranks watch --evidence DIR` on their nodes, and name all folders",
-            named(&absent)
-        ));
+        .filter(|rank| !present.contains(rank))
+        .collect()
+}
+
+/// Judges ranks that stand still, for this many seconds at least. Nothing is proved by evidence that is not complete or not up to date.
+fn verdict(
+    nodes: &[NodeEvidence],
+    ranks: &[(Rank, &RankProcess)],
+    still_s: f64,
+    is_whole: bool,
+) -> Option<Diagnosis> {
+    let still = Duration::from_secs_f64(still_s);
+    let evidence = evidence_of_ranks(ranks, &mut Hosts::unresolved(), still, is_whole)?;
+    let places: BTreeMap<u32, &SeenPlace> =
+        (nodes.iter().flat_map(NodeEvidence::seen_places)).collect();
+    let mut verdict = diagnose(&with_places(evidence, ranks, &places));
+    let has_stale =
+        (ranks.iter()).any(|(_, rank)| rank.call_trace.as_ref().is_some_and(CallTrace::is_stale));
+    let is_by_stacks = !places.is_empty() && verdict.kind != HangKind::PeerStopped;
+    if (!is_whole || has_stale || is_by_stacks) && verdict.confidence == Confidence::Proved {
+        verdict.confidence = Confidence::Likely;
     }
-    let least =
-        |value: fn(&NodeEvidence) -> f64| kept.iter().map(value).fold(f64::INFINITY, f64::min);
-    let still = least(|node| node.still_s());
-    let most = |value: fn(&NodeEvidence) -> f64| kept.iter().map(value).fold(0.0, f64::max);
-    // Only what all nodes had stood in at one time is one picture.
-    let is_one_picture = most(|node| node.at() - node.still_s()) <= least(|node| node.at());
-    if !is_one_picture {
-        notes.push("the nodes' evidence is of different times, and is not compared".to_owned());
-    }
-    let mut verdict = None;
-    if still >= MOMENT && is_one_picture {
-        let seen = evidence_of_ranks(
-            &ranks,
-            &mut Hosts::unresolved(),
-            Duration::from_secs_f64(still),
-            is_whole,
-        );
-        let has_stale = (ranks.iter())
-            .any(|(_, rank)| rank.call_trace.as_ref().is_some_and(CallTrace::is_stale));
-        let places: BTreeMap<u32, &SeenPlace> =
-            (kept.iter().flat_map(NodeEvidence::seen_places)).collect();
-        let seen = seen.map(|seen| with_places(seen, &ranks, &places));
-        verdict = seen.map(|seen| diagnose(&seen));
-        if let Some(one) = &mut verdict
-            && (!is_whole || has_stale || !places.is_empty() && one.kind != HangKind::PeerStopped)
-            && one.confidence == Confidence::Proved
-        {
-            one.confidence = Confidence::Likely;
-        }
-    }
-    let patience = most(|node| node.patience_s());
-    let is_due = |one: &Diagnosis| one.confidence == Confidence::Proved || still >= patience;
-    if verdict.as_ref().is_some_and(|one| !is_due(one)) {
-        notes.push(format!(
-            "nothing had moved for {still:.0} s when the evidence was written: too short to judge it"
-        ));
-        verdict = None;
-    } else if still < MOMENT {
-        notes.push("not hung: ranks moved when the evidence was written".to_owned());
-    }
-    let hosts: Vec<String> = kept
-        .iter()
-        .map(|node| {
-            format!(
-                "evidence of ranks {} is from {}",
-                list(&node.ranks()),
-                node.host()
-            )
-        })
-        .collect();
-    notes.splice(0..0, hosts);
-    if let Some(one) = &mut verdict
-        && matches!(one.kind, HangKind::Slow | HangKind::Unknown)
-    {
-        one.confidence = Confidence::None;
-    }
-    WorldReport {
-        world,
-        verdict,
-        notes,
-    }
+    Some(verdict)
+}
+
+/// Returns the least value over nodes; infinity if there are none.
+fn least(nodes: &[NodeEvidence], value: impl Fn(&NodeEvidence) -> f64) -> f64 {
+    nodes.iter().map(value).fold(f64::INFINITY, f64::min)
+}
+
+/// Returns the greatest value over nodes, at least 0.
+fn most(nodes: &[NodeEvidence], value: impl Fn(&NodeEvidence) -> f64) -> f64 {
+    nodes.iter().map(value).fold(0.0, f64::max)
 }

@@ -246,7 +246,12 @@ mod tests {
     #[test]
     fn only_the_last_is_under_way_where_the_host_waits_for_each() {
         let (done, waits) = ("completed", "scheduled");
-        let reused = [(done, false), (waits, false), (waits, false), (waits, false)];
+        let reused = [
+            (done, false),
+            (waits, false),
+            (waits, false),
+            (waits, false),
+        ];
         assert_eq!(over(&reused, true), [true, false, false, false]);
         assert_eq!(over(&reused, false), [true, true, true, false]);
     }

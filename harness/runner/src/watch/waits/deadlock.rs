@@ -17,8 +17,8 @@ const GLOO_THREAD: &str = "pt_gloo_runloop";
 const STORE_THREAD: &str = "pt_tcpstore_uv";
 /// How long the thread of Gloo's that waits at the sockets does so at a time: see `gloo/transport/tcp/loop.cc`.
 const GLOO_POLL: Duration = Duration::from_millis(10);
-/// For how long a rank has made no call before its threads are looked at.
-const MOMENT: Duration = Duration::from_secs(1);
+/// Time without a call of a rank after which its threads are looked at.
+const QUIET_TIME: Duration = Duration::from_secs(1);
 
 /// Replaces code of a rank's own by a deadlock, where all its threads wait for each other.
 pub fn note(evidence: &mut HangEvidence, ranks: &[(Rank, &RankProcess)]) {
@@ -33,7 +33,7 @@ pub fn note(evidence: &mut HangEvidence, ranks: &[(Rank, &RankProcess)]) {
         let Some((_, process)) = process.filter(|(_, process)| process.lives()) else {
             continue;
         };
-        if *since < MOMENT {
+        if *since < QUIET_TIME {
             continue;
         }
         // They are there until Python's collector has taken the group, and wake no other thread.
