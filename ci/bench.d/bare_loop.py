@@ -113,11 +113,11 @@ def main():
     import torch
     import torch.distributed
 
-    from allranks_rank import calls, pages
+    from allranks_rank import calls, huge_pages
 
     # Cheap forks, as the harness has them.
-    for piece in pages.private_regions():
-        pages.collapse(piece)
+    for address in huge_pages.candidate_addresses():
+        huge_pages.collapse(address)
     gc.collect()
     gc.freeze()
     environment = dict(os.environ)

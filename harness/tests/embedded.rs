@@ -140,7 +140,7 @@ fn a_file_that_a_package_leaves_out_is_found() {
         ("", "embedded/cases/requirements.yaml"),
         ("", "python/allranks_doctor/torch_facts.py"),
         ("runner", "python/allranks_rank/__main__.py"),
-        ("host", "leash.py"),
+        ("host", "exit_with_harness.py"),
     ] {
         let package: PathBuf = harness.join(name).components().collect();
         let mut listed = packaged(&package);

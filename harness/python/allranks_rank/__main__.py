@@ -1,6 +1,6 @@
 """Runs one rank in a process of its own: ``python -m allranks_rank``."""
 
-from .life import die_with_parent, finish
+from .process_exit import die_with_parent, finish
 from .rank import run
 
 if __name__ == "__main__":

@@ -11,11 +11,11 @@ from typing import Any
 
 from . import VERSION
 from .errors import describe
-from .life import HangupWatch
+from .process_exit import HangupWatch
 from .wire import Wire, dial
 
-#: Nanoseconds after which the flight recorder is asked about a call. Communicators of devices take their time to be
-#: made, and must not be asked meanwhile.
+#: Nanoseconds after which a call counts as slow, and the flight recorder is read. It must not be read while a
+#: communicator of a device is being set up, which takes longer.
 SLOW = 300_000_000
 SLOW_ON_A_DEVICE = 3_000_000_000
 #: The entry of a call that is not made, because an earlier one of its step raised.
@@ -35,7 +35,7 @@ class Rank:
     """The state of one rank: its connection, and what its calls have made so far."""
 
     def __init__(self, wire: Wire) -> None:
-        """Imports torch; the connection stands already. The environment gives rank and token."""
+        """Imports torch. The wire is already connected; the environment gives rank and token."""
         gc.disable()  # as in the zygote
         import torch
 
@@ -53,9 +53,9 @@ class Rank:
         self.torch_version = str(torch.__version__)
         #: ``result`` frames sent.
         self.steps = 0
-        #: Step of the call that is under way, and the clock when it was entered; None between steps.
+        #: Step of the call that the rank is in, and the clock when it entered it, in nanoseconds; None between steps.
         self._entered: tuple[int, int] | None = None
-        #: The call for which a ``recorder`` frame was sent, or was found to be empty.
+        #: The last call for which the flight recorder was read, in the form of `_entered`.
         self._reported: tuple[int, int] | None = None
 
     def hello(self) -> None:
@@ -107,12 +107,12 @@ class Rank:
             {"frame": "result", "step": number, "calls": results, "storages": frame["storages"]},
             storages.views,
         )
-        # Before the next frame is waited for, which may take long.
+        # Now, not at the next step: the next frame may take long to come.
         state.end_step()
         self.steps += 1
 
     def _call(self, number: int, index: int, fields: dict[str, Any]) -> dict[str, Any]:
-        """Makes one call, after telling the harness; returns the call's entry in the ``result`` frame."""
+        """Sends ``enter`` and makes one call; returns the call's entry in the ``result`` frame."""
         now = monotonic_ns()
         self._entered = number, now
         self.wire.send(b'{"frame":"enter","step":%d,"call":%d,"ns":%d}' % (number, index, now))
@@ -132,7 +132,7 @@ class Rank:
             storages.read_each(self.state.tensors)
 
     def report_slow_call(self) -> None:
-        """Sends what the flight recorder has under way, once for each slow call. Runs on the watch thread."""
+        """Sends the incomplete ops of the flight recorder, once for each slow call. Runs on the watch thread."""
         entered = self._entered
         if entered is None or entered == self._reported:
             return
@@ -144,16 +144,20 @@ class Rank:
             self.wire.send({"frame": "recorder", "step": step, "ops": ops})
 
     def _wait_for_go(self) -> None:
-        """Reads one frame in the middle of a step: it must be ``go``."""
+        """Reads one frame in the middle of a step.
+
+        Raises:
+            ValueError: it is not ``go``.
+        """
         frame, _ = self.wire.receive()
         if frame["frame"] != "go":
-            raise ValueError(f"a frame {frame['frame']!r} where `go` was due")
+            raise ValueError(f"expected the frame `go`, got {frame['frame']!r}")
 
-    def converse(self) -> None:
+    def serve(self) -> None:
         """Sends hello, then answers steps until ``finish``.
 
         Raises:
-            ValueError: a frame that is none of the protocol's.
+            ValueError: a frame that the protocol does not have.
             Closed: the harness closed the connection.
         """
         self.hello()
@@ -170,15 +174,15 @@ class Rank:
 
 
 def run() -> int:
-    """Runs one rank from its connection to its bye, and returns its exit code.
+    """Connects to the harness, runs one rank until its ``bye``, and returns its exit code.
 
-    The environment gives control address, token and rank.
+    The environment gives the control address, the token and the rank.
     """
     wire = dial()
     watch = HangupWatch(wire.sock)
     rank = Rank(wire)
-    watch.look = rank.report_slow_call
-    rank.converse()
+    watch.on_poll = rank.report_slow_call
+    rank.serve()
     watch.stop()
     wire.send({"frame": "bye", "steps": rank.steps, "token": rank.token})
     wire.sock.close()

@@ -1,7 +1,7 @@
 """Imports torch once, then forks ranks on request: ``python -m allranks_rank.zygote [MODULE...]``.
 
-The modules are imported besides torch, where they are there: what ranks would each take seconds to import.
-A script that asks what this torch is runs in a forked process too.
+MODULE are further modules that each rank would take seconds to import. They are imported too, if they are installed.
+A ``fork`` frame may also name a script, which then runs in the forked process in place of a rank.
 
 Receives ``fork`` and ``kill`` frames. Sends ``zygote`` (torch is imported), then ``forked``, ``fork_failed`` and
 ``exited``. A fork costs milliseconds where a fresh process costs seconds. It is safe only while this process has one
@@ -25,21 +25,28 @@ from typing import Any, NamedTuple
 # Before torch is imported: a thread pool made here would not exist in the ranks, and they would wait for it for ever.
 os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS="1")
 
-from . import VERSION, pages, rank  # noqa: E402
-from .life import PR_SET_CHILD_SUBREAPER, control, die_with_parent, finish, outlive_parent  # noqa: E402
+from . import VERSION, huge_pages, rank  # noqa: E402
+from .process_exit import (  # noqa: E402
+    PR_SET_CHILD_SUBREAPER,
+    call_prctl,
+    die_with_parent,
+    finish,
+    outlive_parent,
+)
 from .wire import Closed, Wire, dial  # noqa: E402
 
 #: The variable that marks every process of a world.
 TOKEN = "ALLRANKS_TOKEN"
-#: How many seconds killed processes may take to go. What waits for a device and cannot be interrupted may never go.
-PATIENCE = 5.0
+#: Seconds that killed processes may take to end. One in an uninterruptible wait for a device may never end.
+KILL_TIMEOUT = 5.0
 
 
 def import_torch(modules: Sequence[str] = ()) -> str:
     """Imports everything that each rank would import by itself; returns torch's version.
 
     Args:
-        modules: others that ranks will import. One that is not there is theirs to miss.
+        modules: further modules that ranks will import. One that is not installed is left out; the rank that needs it
+            will raise.
     """
     import encodings.idna  # noqa: F401  the lookup of host names needs it
 
@@ -118,9 +125,9 @@ class Zygote:
         self.wire = wire
         #: Process id -> rank. An id is here exactly as long as it cannot be reused.
         self.ranks: dict[int, Forked] = {}
-        #: Children that killing did not end, until they are reaped.
+        #: Children that were killed and did not end within `KILL_TIMEOUT`, until they are reaped.
         self.unkilled: set[int] = set()
-        #: Orphan whose rank is not known -> the ranks in the table that may have left it and have not ended.
+        #: Orphan whose rank is not known -> the ranks that may have left it and have not ended, by process id.
         self.candidates: dict[int, set[int]] = {}
         self._wake_in, self._wake_out = socket.socketpair()
         for end in self._wake_in, self._wake_out:
@@ -130,7 +137,8 @@ class Zygote:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the harness's to handle
         #: Number of forks so far.
         self._forks = 0
-        self._small = pages.private_regions()
+        #: Addresses of memory that is not in huge pages yet.
+        self._not_huge = huge_pages.candidate_addresses()
         self._selector = selectors.DefaultSelector()
         self._selector.register(wire.sock, selectors.EVENT_READ)
         self._selector.register(self._wake_in, selectors.EVENT_READ)
@@ -142,10 +150,10 @@ class Zygote:
         """
         while True:
             # Idle time goes into cheaper forks, a few milliseconds at a time; in busy times `fork` does the same.
-            is_worth_it = self._small and self._forks >= pages.FEW_FORKS
+            is_worth_it = self._not_huge and self._forks >= huge_pages.FEW_FORKS
             ready = {key.fileobj for key, _ in self._selector.select(0 if is_worth_it else None)}
             if not ready:
-                pages.collapse(self._small.pop())
+                huge_pages.collapse(self._not_huge.pop())
             if self._wake_in in ready:
                 self._wake_in.recv(4096)
                 self.reap()
@@ -177,8 +185,8 @@ class Zygote:
             if (count := thread_count()) != 1:
                 raise RuntimeError(f"the zygote has {count} threads; forking it is unsafe")
             # Each fork moves one piece more than the last: a world waits little, and sixteen forks later all are moved.
-            for _ in range(min(self._forks - pages.FEW_FORKS, len(self._small))):
-                pages.collapse(self._small.pop())
+            for _ in range(min(self._forks - huge_pages.FEW_FORKS, len(self._not_huge))):
+                huge_pages.collapse(self._not_huge.pop())
             self._forks += 1
             parent = os.getpid()
             pid = os.fork()
@@ -193,7 +201,10 @@ class Zygote:
         return None
 
     def become_rank(self, frame: dict[str, Any], parent: int) -> int:
-        """Runs one rank in the forked process, after leaving everything that is the zygote's; returns its exit code."""
+        """Runs one rank, or the script of the frame, in the forked process; returns its exit code.
+
+        Before that it closes the zygote's sockets and takes the session, output and environment of the rank.
+        """
         os.setsid()
         die_with_parent(parent)
         signal.set_wakeup_fd(-1)
@@ -217,7 +228,7 @@ class Zygote:
         os.environ.update(frame["env"])
         if frame.get("cwd"):
             os.chdir(frame["cwd"])
-        # What importing read from the zygote's environment, read again from the rank's. (`random` reseeds itself.)
+        # Torch read this variable from the zygote's environment when it was imported. (`random` reseeds itself.)
         dist = sys.modules["torch.distributed"]
         if hasattr(dist, "set_debug_level_from_env"):
             dist.set_debug_level_from_env()
@@ -261,14 +272,14 @@ class Zygote:
 
         Orphans come to this process because it is a subreaper. An orphan that belongs to another rank in the table is
         left until that rank is reaped. If several ranks in the table may have left it, it is killed when the last of
-        them is reaped, and counted for none. One that does not end within `PATIENCE` is named on standard error and
+        them is reaped, and counted for none. One that does not end within `KILL_TIMEOUT` is named on standard error and
         left alone from then on.
 
         Args:
             of: the rank's process id; None kills the orphans of all ranks.
         """
         seen: set[int] = set()
-        limit = time.monotonic() + PATIENCE
+        limit = time.monotonic() + KILL_TIMEOUT
         running = 0
         for candidates in self.candidates.values():
             candidates.discard(of)
@@ -281,11 +292,11 @@ class Zygote:
             for pid in orphans:
                 send_signal(pid, signal.SIGKILL)
             for pid in orphans:
-                # Before that, its own children do not come here.
+                # Only when it has ended do its own children become children of this process.
                 if not has_ended(pid, within=limit - time.monotonic()):
                     self.unkilled.add(pid)
                     print(f"allranks: cannot kill pid {pid} (state {state(pid)})", file=sys.stderr, flush=True)
-            seen.update(orphans)  # until they are reaped they stay in the list
+            seen.update(orphans)  # until they are reaped they stay among `own_children`
 
     def may_kill(self, pid: int, of: int | None) -> bool:
         """Returns whether no rank in the table but `of`, which has ended, can have left an orphan; None stands for all.
@@ -324,7 +335,7 @@ class Zygote:
         """Kills all ranks and all their orphans."""
         for pid in self.ranks:
             send_signal(pid, signal.SIGKILL)
-        limit = time.monotonic() + PATIENCE
+        limit = time.monotonic() + KILL_TIMEOUT
         for pid in self.ranks:
             has_ended(pid, within=limit - time.monotonic())
         self.kill_orphans()
@@ -373,14 +384,14 @@ def output_of(pid: int) -> frozenset[str]:
 def run() -> int:
     """Runs the zygote, and in each process that it forks a rank; returns the exit code."""
     wire = dial()
-    control(PR_SET_CHILD_SUBREAPER, 1)
+    call_prctl(PR_SET_CHILD_SUBREAPER, 1)
     gc.disable()  # imports make objects that stay: looking for garbage among them would take a fifth of the time
     torch_version = import_torch(sys.argv[1:])
-    # From here on the end of the connection is seen: this then kills what its ranks have started before it ends itself.
+    # From here on `serve` notices the end of the connection, and all ranks and orphans are killed before this ends.
     outlive_parent()
     zygote = Zygote(wire)
-    # So that collections in the ranks do not copy every page of it. There is none before it, as the documentation of
-    # `gc.freeze` advises: a collection leaves holes in pages, and takes a tenth of a second.
+    # Collections in the ranks then do not copy the pages of these objects. There is no collection before it, as the
+    # documentation of `gc.freeze` advises: one would leave holes in pages, and take a tenth of a second.
     gc.freeze()
     gc.enable()
     wire.send(

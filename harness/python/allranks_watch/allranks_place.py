@@ -6,8 +6,8 @@ import os
 import sys
 import threading
 
+from allranks_awaited import awaited_call
 from allranks_frames import caller, current_frames, files_of, is_own, line_of, main_frame, own_frame
-from allranks_handover import awaited_call
 from allranks_loop import awaited, is_deserted, is_unwoken, loop_of
 
 TYPE_CHECKING = False

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import torch
 import torch.distributed as dist
 
-from ..census import take_census
+from ..held_resources import count_held_resources
 from ..snapshots import STATEMENTS
 from .registry import Fields, Index, protocol_call
 from .state import CallState
@@ -83,9 +83,9 @@ def census(_state: CallState, _fields: Fields, _index: Index) -> dict[str, int]:
 
     Value:
         dict of str to int: ``files`` (open descriptors), ``sockets`` (those among them), ``threads``, ``shared_memory``
-        (mappings), ``processes`` (children), ``memory`` (resident bytes). Empty where there is no /proc.
+        (mappings), ``processes`` (children), ``memory`` (bytes of its own). Empty where there is no /proc.
     """
-    return take_census()
+    return count_held_resources()
 
 
 @protocol_call("setenv")

@@ -1,4 +1,4 @@
-"""How zygotes and ranks come and go: whatever happens, no process and no descriptor stays."""
+"""Tests of how zygotes and ranks start and end: whatever happens, no process and no descriptor is left behind."""
 
 import os
 import signal
@@ -154,7 +154,7 @@ class LifeTest(unittest.TestCase):
     def test_nothing_outlives_a_harness_that_is_killed(self):
         # A harness of its own process, with ranks blocked in a collective and one child in another session.
         script = (
-            "import sys, time; from tests.fake_harness import *; from tests.test_life import blocked\n"
+            "import sys, time; from tests.fake_harness import *; from tests.test_process_lifetimes import blocked\n"
             "folder = Folder(prefix='ar'); zygote = Zygote(folder); world = World(zygote, folder, 4); world.init()\n"
             "zygote.listen(lambda: len(zygote.pids) == 4); blocked(world)\n"
             "print(zygote.hello['pid'], *zygote.pids.values(), flush=True); time.sleep(600)\n"

@@ -8,16 +8,16 @@ Linux 6.18). Linux 6.1 and later can do it on request (MADV_COLLAPSE); elsewhere
 import ctypes
 
 #: Bytes of a huge page.
-HUGE = 2 << 20
+PAGE_SIZE = 2 << 20
 MADV_COLLAPSE = 25
-#: A process that forks no more often than this gains nothing.
+#: A process that forks at most this often loses more time by moving its memory than it saves.
 FEW_FORKS = 16
 
 _madvise = ctypes.CDLL(None, use_errno=True).madvise
 
 
-def private_regions() -> list[int]:
-    """Returns the addresses of the huge-page-sized pieces of the heap and of anonymous memory."""
+def candidate_addresses() -> list[int]:
+    """Returns the addresses of those pieces of the heap and of anonymous memory that a huge page can hold."""
     pieces: list[int] = []
     with open("/proc/self/maps") as maps:
         for line in maps:
@@ -25,10 +25,10 @@ def private_regions() -> list[int]:
             if not fields[1].startswith("rw") or fields[5:] not in ([], ["[heap]"]):
                 continue
             low, high = (int(end, 16) for end in fields[0].split("-"))
-            pieces.extend(range(-(-low // HUGE) * HUGE, high // HUGE * HUGE, HUGE))
+            pieces.extend(range(-(-low // PAGE_SIZE) * PAGE_SIZE, high // PAGE_SIZE * PAGE_SIZE, PAGE_SIZE))
     return pieces
 
 
 def collapse(address: int) -> None:
-    """Moves the piece of memory at an address into a huge page, if the kernel can."""
-    _madvise(ctypes.c_void_p(address), ctypes.c_size_t(HUGE), MADV_COLLAPSE)
+    """Moves the `PAGE_SIZE` bytes at an address into a huge page. Does nothing where the kernel cannot."""
+    _madvise(ctypes.c_void_p(address), ctypes.c_size_t(PAGE_SIZE), MADV_COLLAPSE)

@@ -1,6 +1,6 @@
-"""How a rank ends: with the harness, with its parent, or by itself, and never later than that.
+"""Ends a rank's process: when the harness or its parent process ends, or with an exit code of its own.
 
-A rank that is blocked in a collective cannot look at its control connection, so a small thread does. Imports no torch.
+A rank that is blocked in a collective cannot look at its control connection, so a thread does. Imports no torch.
 """
 
 import ctypes
@@ -25,47 +25,47 @@ PR_SET_CHILD_SUBREAPER = 36
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def control(option: int, value: int) -> bool:
-    """Calls ``prctl``, where there is one. Returns whether it succeeded."""
+def call_prctl(option: int, value: int) -> bool:
+    """Calls ``prctl`` on Linux. Returns whether it succeeded; False on other systems."""
     return sys.platform == "linux" and _libc.prctl(option, value, 0, 0, 0) == 0
 
 
 def die_with_parent(parent: int | None = None, only_if_asked: bool = False) -> None:
     """Has the kernel kill this process when its parent dies.
 
-    Linux means the parent *thread*. A zygote has one, so its ranks always ask for this; a process that the harness
-    started asks only if the harness says, by ``ALLRANKS_DIE_WITH_PARENT=1``, that the starting thread lives as long as
-    it does.
+    The kernel does so when the parent *thread* ends. A zygote has one thread, so its ranks always ask for this. A
+    process that the harness started asks for it only if ``ALLRANKS_DIE_WITH_PARENT=1`` says that the thread which
+    started it lives as long as the harness.
 
     Args:
-        parent: the process that must still be the parent; if it has died before, this process exits at once.
+        parent: the process id of the parent; if that has ended already, this process exits at once.
         only_if_asked: do nothing unless ``ALLRANKS_DIE_WITH_PARENT=1``.
     """
     if only_if_asked and os.environ.get("ALLRANKS_DIE_WITH_PARENT") != "1":
         return
-    control(PR_SET_PDEATHSIG, signal.SIGKILL)
+    call_prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if parent is not None and os.getppid() != parent:
-        os._exit(ORPHANED)  # it died before prctl was called
+        os._exit(ORPHANED)  # the parent ended before prctl was called
 
 
 def outlive_parent() -> None:
-    """Takes back what `die_with_parent` has asked the kernel for."""
-    control(PR_SET_PDEATHSIG, 0)
+    """Undoes `die_with_parent`: the kernel no longer kills this process when its parent ends."""
+    call_prctl(PR_SET_PDEATHSIG, 0)
 
 
 class HangupWatch:
     """A thread that ends the process as soon as the control connection is closed at the other end.
 
-    It polls for hang-up only, so it takes no byte from the main thread. In between it calls ``look``, a few times a
-    second.
+    It polls for hang-up only, so it reads no byte that the main thread waits for. Between two polls it calls
+    ``on_poll``.
     """
 
-    #: Milliseconds from one look to the next.
-    PERIOD = 300
+    #: Milliseconds between two polls.
+    PERIOD_MS = 300
 
     def __init__(self, sock: socket.socket) -> None:
         """Starts the thread."""
-        self.look: Callable[[], object] = lambda: None
+        self.on_poll: Callable[[], object] = lambda: None
         self._is_stopped = False
         self._sock = sock
         threading.Thread(target=self._run, name="allranks-watch", daemon=True).start()
@@ -74,25 +74,25 @@ class HangupWatch:
         poll = select.poll()
         # POLLHUP and POLLERR are always reported. POLLRDHUP, on Linux only: the other end will write no more.
         poll.register(self._sock, getattr(select, "POLLRDHUP", 0))
-        while not poll.poll(self.PERIOD):
+        while not poll.poll(self.PERIOD_MS):
             try:
-                self.look()
+                self.on_poll()
             except Exception:
-                pass  # evidence for a hang is a help; a rank does not fail for want of it
+                pass  # it only gathers hang evidence, whose lack must not fail a rank
         if not self._is_stopped:
             os._exit(ORPHANED)
 
     def stop(self) -> None:
-        """Expects the connection to close from here on: that no longer ends the process."""
+        """Stops the watch: from here on a closed connection no longer ends the process."""
         self._is_stopped = True
 
 
 def finish(body: Callable[[], int]) -> NoReturn:
     """Calls ``body``, flushes standard output and error, and ends the process with the exit code that ``body`` returns.
 
-    A closed connection is code `ORPHANED`, any other exception code 1. Interpreter shutdown is skipped: it tells
-    nothing about the backend (teardown is a step of its own) and costs a forked rank more than all the rest.
-    ``ALLRANKS_EXIT=interpreter`` asks for it.
+    The code is `ORPHANED` if ``body`` raises `Closed`, and 1 for any other exception. Interpreter shutdown is skipped,
+    unless ``ALLRANKS_EXIT=interpreter`` is set: it tests nothing of the backend (teardown is a step of its own), and
+    takes longer than all else that a forked rank does.
     """
     try:
         code = body()
@@ -111,6 +111,6 @@ def finish(body: Callable[[], int]) -> NoReturn:
         try:
             stream.flush()
         except (OSError, ValueError):
-            pass  # the log's reader is gone; the exit code is what counts
+            pass  # nothing reads the log any more; the exit code is what counts
     _libc.fflush(None)
     os._exit(code or 0)

@@ -1,10 +1,10 @@
-"""Counts what this process holds: descriptors, threads, shared memory, child processes. Reads /proc."""
+"""Counts the resources that this process holds, for the protocol's call ``census``. Reads /proc."""
 
 import gc
 import os
 
 
-def take_census() -> dict[str, int]:
+def count_held_resources() -> dict[str, int]:
     """Collects garbage, then counts.
 
     Returns:
@@ -57,10 +57,10 @@ def _open_files() -> list[str]:
 
 
 def _living_threads() -> int:
-    """Returns the number of threads that do not end.
+    """Returns the number of threads of this process, without those that are exiting.
 
-    One that was joined may be listed for a moment longer: a join returns when the thread gives up its memory, which is
-    before the kernel takes it from the list.
+    A thread that was joined may be listed for a moment longer: a join returns when the thread gives up its memory,
+    which is before the kernel takes it from the list.
     """
     exiting = 0x4  # PF_EXITING in linux/sched.h: the ninth field, see proc_pid_stat(5)
     living = 0

@@ -58,7 +58,7 @@ class TestRemains(unittest.TestCase):
             self.assertEqual([a_zygote.kill_orphans(1), a_zygote.kill_orphans(2)], [2, 0])
         named = [f"allranks: cannot kill pid {pid} (state D)" for pid in (4711, 4712)]
         self.assertEqual(said.getvalue().splitlines(), named)
-        self.assertLessEqual(max(waits), zygote.PATIENCE)
+        self.assertLessEqual(max(waits), zygote.KILL_TIMEOUT)
 
     def test_an_orphan_of_a_known_rank_is_killed_with_it_and_counted(self):
         a_zygote = zygote_of(1, 2)

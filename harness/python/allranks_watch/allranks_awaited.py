@@ -1,8 +1,8 @@
-"""The thread that the main thread waits for: one that it joins, or that alone can hand over what it waits for.
+"""Finds the thread that the main thread waits for: one that it joins, or the only one that can end its wait.
 
-A thread of the process may be in a call while the main thread waits for something else: beside training there are
-threads for heartbeats and metrics. So a thread counts only by what the main thread waits at: the thread that it joins,
-the future that a thread computes, or a queue, event or condition that the code of the thread names and gives to.
+That another thread is in a call does not mean that the main thread waits for it: beside training there are threads for
+heartbeats and metrics. So the thread is found by what the main thread waits on: the thread that it joins, the future
+that a thread computes, or a queue, event or condition whose methods the code of the thread names.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     #: The innermost frame of each thread, by thread id.
     Frames = dict[int, FrameType]
 
-#: What ends a wait in a function of Python's: the end of its file's name and its own name -> the methods that do so.
-_GIVERS = {
+#: A blocking function of Python's library, by the end of its file's path and its name -> the methods that end its wait.
+_WAKING_METHODS = {
     ("/queue.py", "get"): {"put", "put_nowait"},
     ("/queue.py", "put"): {"get", "get_nowait"},
     ("/queue.py", "join"): {"task_done"},
     ("/threading.py", "wait"): {"set", "notify", "notify_all", "wait"},
     ("/threading.py", "acquire"): {"release"},
 }
-#: The number of threads that are followed, each waiting for the next.
+#: The largest number of threads in a chain of which each waits for the next.
 _STEPS = 8
 #: The number of frames of a thread whose code is looked at.
 _FRAMES = 20
@@ -83,20 +83,20 @@ def is_native(frame: FrameType | None) -> bool:
 
 
 def last_call(frames: Frames, inside: dict[int, Inside]) -> Inside | None:
-    """Returns the call that keeps a process at the end of its program: of a thread that Python waits for there.
+    """Returns the call that keeps a process from ending after its program has: Python then waits for other threads.
 
-    There is none if such a thread does something else, and does not just wait for another one.
+    None if one of these threads is neither in a call nor waits for another thread.
     """
     kept = {thread.ident or 0 for thread in threading.enumerate() if thread.is_alive() and not thread.daemon}
     kept -= {threading.main_thread().ident or 0}
     others = [frames[ident] for ident in kept if ident in frames and ident not in inside]
-    return oldest(inside, kept) if all(gate_of(frame) is not None for frame in others) else None
+    return oldest(inside, kept) if all(wait_of(frame) is not None for frame in others) else None
 
 
 def awaited_by(frame: FrameType, frames: Frames, inside: dict[int, Inside]) -> set[int]:
-    """Returns the thread that is in a call and that the thread of this frame waits for, directly or by others.
+    """Returns the threads in a call that the thread of this frame waits for, directly or through other threads.
 
-    There may be several: those that compute what is waited for all together.
+    There are several if it waits for several futures together. Empty if that is not known.
     """
     for _ in range(_STEPS):
         threads = next_threads(frame, frames)
@@ -109,7 +109,7 @@ def awaited_by(frame: FrameType, frames: Frames, inside: dict[int, Inside]) -> s
 
 
 def next_threads(frame: FrameType, frames: Frames) -> set[int]:
-    """Returns the threads that the thread of this frame waits for; none if that is not known."""
+    """Returns the threads that the thread of this frame waits for; empty if that is not known."""
     for name, step in waiting_files(frame):
         function = step.f_code.co_name
         if name.endswith("/threading.py") and function == "join":
@@ -121,26 +121,26 @@ def next_threads(frame: FrameType, frames: Frames) -> set[int]:
             pending = [one for one in step.f_locals.get("fs") or () if not one.done()]
             running = threads_of(pending, frames)
             return running if len(running) == len(pending) else set()
-    gate = gate_of(frame)
-    return set() if gate is None else givers(*gate, frames)
+    wait = wait_of(frame)
+    return set() if wait is None else waking_threads(*wait, frames)
 
 
-def gate_of(frame: FrameType | None) -> tuple[list[Any], set[str], bool] | None:
-    """Returns what a thread waits at: the objects, the methods that end the wait, and whether it is no queue.
+def wait_of(frame: FrameType | None) -> tuple[list[Any], set[str], bool] | None:
+    """Returns what a thread waits on: the objects, the methods that end the wait, and whether it is not a queue.
 
-    None if it waits at nothing of Python's, or for a limited time at something else than a queue.
+    None if it is in no blocking function of Python's library, or has a timeout on something other than a queue.
     """
     objects: list[Any] = []
     methods: set[str] = set()
     is_queue = is_limited = False
     for name, step in waiting_files(frame):
         function = step.f_code.co_name
-        found = [ends for (end, waits), ends in _GIVERS.items() if waits == function and name.endswith(end)]
+        found = [ends for (end, waits), ends in _WAKING_METHODS.items() if waits == function and name.endswith(end)]
         if not found:
             break
         objects.append(step.f_locals.get("self"))
         is_queue = name.endswith("/queue.py")
-        # A queue is given to by its own methods, and not by those of the condition within it.
+        # The methods of the queue end the wait, not those of the condition inside the queue.
         methods = found[0] if is_queue else methods | found[0]
         is_limited = is_limited or step.f_locals.get("timeout") is not None
     if not objects or is_limited and not is_queue:
@@ -152,43 +152,46 @@ def threads_of(futures: list[Any], frames: Frames) -> set[int]:
     """Returns the threads of pools that compute these futures of ``concurrent.futures``."""
     found = set()
     for ident, frame in frames.items():
-        item = item_of(frame)
+        item = work_item_of(frame)
         if item is not None and any(item.future is future for future in futures):
             found.add(ident)
     return found
 
 
-def item_of(frame: FrameType | None) -> Any:
-    """Returns what a thread of a pool of ``concurrent.futures`` computes; None if the thread is none, or idle."""
+def work_item_of(frame: FrameType | None) -> Any:
+    """Returns the work item that a thread of a pool of ``concurrent.futures`` runs.
+
+    None if the thread is not one of such a pool, or is idle.
+    """
     run = caller(frame, "/concurrent/futures/thread.py", "run")
     item = None if run is None else run.f_locals.get("self")
     return item if hasattr(item, "future") else None
 
 
-def givers(objects: list[Any], methods: set[str], is_alone: bool, frames: Frames) -> set[int]:
-    """Returns the thread that gives to what is waited for, by its code; none if none does, or several.
+def waking_threads(objects: list[Any], methods: set[str], is_alone: bool, frames: Frames) -> set[int]:
+    """Returns the one thread whose code may end a wait; empty if there is no such thread, or several.
 
     Args:
         objects: what is waited for: a queue, or an event with the condition within it.
         methods: those that end the wait.
-        is_alone: whether the process may have no further thread, which may end the wait as well.
+        is_alone: whether the process must have no third thread, because that could end the wait as well.
         frames: the innermost frame of each thread.
     """
     left_out = {threading.main_thread().ident, threading.get_ident()}
     others = {ident: frame for ident, frame in frames.items() if ident not in left_out}
     if is_alone and len(others) > 1:
         return set()
-    found = {ident for ident, frame in others.items() if gives(frame, objects, methods)}
+    found = {ident for ident, frame in others.items() if may_wake(frame, objects, methods)}
     return found if len(found) == 1 else set()
 
 
-def gives(frame: FrameType | None, objects: list[Any], methods: set[str]) -> bool:
+def may_wake(frame: FrameType | None, objects: list[Any], methods: set[str]) -> bool:
     """Returns whether the code that a thread runs names one of these objects, and one of these methods."""
     for _ in range(_FRAMES):
         if frame is None:
             return False
         # A debugger may be about to write the variables back.
-        if is_own(frame) and frame.f_trace is None and code_gives(frame.f_code, variables(frame), objects, methods):
+        if is_own(frame) and frame.f_trace is None and code_may_wake(frame.f_code, variables(frame), objects, methods):
             return True
         frame = frame.f_back
     return False
@@ -206,7 +209,7 @@ def variables(frame: FrameType) -> dict[str, Any]:
     return found
 
 
-def code_gives(
+def code_may_wake(
     code: CodeType, names: dict[str, Any], objects: list[Any], methods: set[str], depth: int = _CALLS
 ) -> bool:
     """Returns whether code with these variables, or a function that it names, names such an object and method."""
@@ -224,7 +227,7 @@ def code_gives(
                 continue
             known = {one: function.__globals__[one] for one in inner.co_names if one in function.__globals__}
             known |= dict(zip(inner.co_freevars, contents(function.__closure__), strict=False))
-            if code_gives(inner, {**known, **bound}, objects, methods, depth - 1):
+            if code_may_wake(inner, {**known, **bound}, objects, methods, depth - 1):
                 return True
     return False
 
@@ -256,14 +259,14 @@ def holds(value: Any, code: CodeType, objects: list[Any]) -> bool:
 def call_of_loop(
     main: FrameType, loop: Any, frames: Frames, inside: dict[int, Inside], groups: set[str]
 ) -> Inside | None:
-    """Returns the call of the thread to which an event loop has handed it, and whose end the loop's main task awaits.
+    """Returns the call that an event loop runs in a thread of a pool, and that the loop's main task awaits.
 
-    If that task awaits something else, it is a collective or message that another task awaits, if the process has
-    called on no other group: else the task may be one that reports, beside those that others wait for.
+    If the main task awaits something else, returns the only collective or message that another task awaits, provided
+    that the process has called on no other group. Otherwise that task may be one that only reports.
     """
     handed: dict[int, list[Any]] = {}
     for ident, frame in frames.items():
-        item = item_of(frame)
+        item = work_item_of(frame)
         if item is None or ident not in inside:
             continue
         callbacks = list(getattr(item.future, "_done_callbacks", ()))

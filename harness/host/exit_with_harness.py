@@ -1,0 +1,1 @@
+../python/exit_with_harness.py
