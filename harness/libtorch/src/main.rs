@@ -6,11 +6,11 @@
 
 mod c10d;
 mod candidates;
-mod census;
 mod clock;
+mod held_resources;
 mod library;
-mod life;
 mod process;
+mod process_exit;
 mod rank;
 mod slow;
 mod storages;
@@ -20,7 +20,7 @@ mod zygote;
 use std::env;
 use std::io::{self, Write};
 
-use life::ORPHANED;
+use process_exit::ORPHANED;
 use rank::Ending;
 
 const USAGE: &str =
@@ -29,7 +29,7 @@ const USAGE: &str =
 fn main() {
     let words: Vec<String> = env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    life::die_with_parent_if_asked();
+    process_exit::die_with_parent_if_asked();
     let ended = match words[..] {
         [] if env::var_os("ALLRANKS_CONTROL").is_some() => rank::run(),
         ["zygote"] => zygote::run(),

@@ -15,8 +15,8 @@ use tch::{Device, Tensor};
 use crate::c10d::{self, Error, Kind, Result};
 use crate::clock;
 use crate::library::{self, CALLS, Library, not_reached};
-use crate::life::Watch;
-use crate::slow::Current;
+use crate::process_exit::HangupWatch;
+use crate::slow::CurrentCall;
 use crate::storages::Storages;
 use crate::wire::{Wire, garbage};
 
@@ -42,8 +42,8 @@ pub fn run() -> io::Result<Ending> {
         .parse()
         .map_err(|error| garbage(format!("RANK is no number: {error}")))?;
     let mut wire = Wire::connect(&variable("ALLRANKS_CONTROL")?)?;
-    let current = Current::default();
-    let watch = Watch::start(wire.watched()?, current.clone().reporter(wire.sender()))?;
+    let current = CurrentCall::default();
+    let watch = HangupWatch::start(wire.watched()?, current.clone().reporter(wire.sender()))?;
     send(
         &mut wire,
         &FromRank::Hello(Hello {
@@ -102,7 +102,7 @@ fn send(wire: &mut Wire, frame: &impl Serialize) -> io::Result<()> {
 fn run_step(
     wire: &mut Wire,
     library: &mut Library,
-    current: &Current,
+    current: &CurrentCall,
     step: &Step,
 ) -> io::Result<()> {
     let mut storages = Storages::new(&step.storages).map_err(io::Error::other)?;

@@ -1,4 +1,4 @@
-//! Reports what torch's flight recorder has under way, once a call takes long and while the rank is still in it.
+//! Reports the incomplete ops of torch's flight recorder when a call takes long, while the rank is still in it.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -10,13 +10,14 @@ use crate::c10d;
 use crate::clock;
 use crate::wire::Sender;
 
-/// The time after which a call counts as slow. Communicators of devices take longer to set up, and must not be asked meanwhile.
+/// The time after which a call counts as slow, and the flight recorder is read. It must not be read while a communicator of a
+/// device is being set up, which takes longer.
 const SLOW: Duration = Duration::from_millis(300);
 const SLOW_ON_A_DEVICE: Duration = Duration::from_secs(3);
 
 /// The call that a rank is in; shared with the watching thread.
 #[derive(Clone, Debug, Default)]
-pub struct Current(Arc<Mutex<Option<Call>>>);
+pub struct CurrentCall(Arc<Mutex<Option<Call>>>);
 
 /// A call that has begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +27,7 @@ struct Call {
     slow_at: u64,
 }
 
-impl Current {
+impl CurrentCall {
     /// Notes that the rank enters a call of a step, at the time `since` by [`clock::now`], with tensors on that device.
     pub fn enter(&self, step: u32, since: u64, device: Device) {
         let slow = match device {
@@ -53,15 +54,15 @@ impl Current {
     /// Returns a function for another thread to call from time to time. It sends one report for each call that takes long;
     /// reports that cannot be made or sent are dropped.
     pub fn reporter(self, to: Sender) -> impl FnMut() + Send + 'static {
-        let mut told = None;
+        let mut reported = None;
         move || {
             let call = self.get();
             let Some(slow) =
-                call.filter(|call| told != Some(*call) && clock::now() >= call.slow_at)
+                call.filter(|call| reported != Some(*call) && clock::now() >= call.slow_at)
             else {
                 return;
             };
-            told = call;
+            reported = call;
             let step = slow.step;
             let ops = c10d::under_way().unwrap_or_default();
             if !ops.is_empty()
@@ -79,7 +80,7 @@ mod tests {
 
     #[test]
     fn a_call_takes_long_on_the_host_sooner_than_on_a_device() {
-        let current = Current::default();
+        let current = CurrentCall::default();
         current.enter(4, 1_000, Device::Cpu);
         assert_eq!(current.get().unwrap().slow_at, 300_001_000);
         current.enter(5, 1_000, Device::Cuda(0));

@@ -21,17 +21,17 @@ use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 
 use crate::c10d;
 use crate::candidates::Candidates;
-use crate::life::die_with_parent;
 use crate::process::{fork, set_variable, threads};
+use crate::process_exit::die_with_parent;
 use crate::rank::{self, Ending};
 use crate::wire::{Wire, garbage};
 
-/// The time between two looks at a dying process.
-const AGAIN: Duration = Duration::from_millis(1);
-/// The time that killed processes may take to end. One that waits uninterruptibly for a device may never end.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// The time that orphans killed together may take to end, before others are looked for.
-const ROUND: Duration = Duration::from_secs(1);
+/// The time between two checks whether a process that was killed has ended.
+const CHECK_PERIOD: Duration = Duration::from_millis(1);
+/// The time that killed processes may take to end. One in an uninterruptible wait for a device may never end.
+const KILL_TIMEOUT: Duration = Duration::from_secs(5);
+/// The time that orphans killed together may take to end, before further orphans are looked for.
+const ROUND_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A rank that has not been reaped.
 #[derive(Debug)]
@@ -134,7 +134,7 @@ impl Zygote {
         }
     }
 
-    fn say(&mut self, frame: &FromZygote) -> io::Result<()> {
+    fn send(&mut self, frame: &FromZygote) -> io::Result<()> {
         self.wire
             .send(&serde_json::to_vec(frame)?, std::iter::empty())
     }
@@ -162,14 +162,14 @@ impl Zygote {
             })),
             Ok(Some((pid, end))) => {
                 self.ranks.insert(pid, Forked { id, end });
-                self.say(&FromZygote::Forked {
+                self.send(&FromZygote::Forked {
                     id,
                     pid: pid.as_raw_nonzero().get().unsigned_abs(),
                 })?;
                 Ok(None)
             }
             Err(error) => {
-                self.say(&FromZygote::ForkFailed {
+                self.send(&FromZygote::ForkFailed {
                     id,
                     error: error.to_string(),
                 })?;
@@ -194,16 +194,16 @@ impl Zygote {
         let ended: Vec<(Pid, WaitIdStatus)> = self
             .ranks
             .keys()
-            .filter_map(|pid| Some((*pid, look(*pid)?)))
+            .filter_map(|pid| Some((*pid, exit_status(*pid)?)))
             .collect();
         for (pid, end) in ended {
             // Look first, reap later: until then the pid, and the process group it names, are not reused.
-            let left_behind = self.kill_remains(Some(pid));
+            let left_behind = self.kill_orphans(Some(pid));
             let _ = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED);
             let Some(rank) = self.ranks.remove(&pid) else {
                 continue;
             };
-            self.say(&FromZygote::Exited {
+            self.send(&FromZygote::Exited {
                 id: rank.id,
                 pid: pid.as_raw_nonzero().get().unsigned_abs(),
                 code: end.exit_status(),
@@ -214,12 +214,13 @@ impl Zygote {
         Ok(())
     }
 
-    /// Kills the orphans of an ended rank, whatever session they are in; returns how many of them were running.
+    /// Kills the orphans of an ended rank, whatever session they are in; returns how many of them were running. With `None`,
+    /// kills the orphans of all ranks.
     ///
-    /// One whose session belongs to a living rank is left until that rank ends. One that several ranks may have left is
-    /// killed when the last of them is reaped, and counted for none. One that does not end is named on standard error and
-    /// left alone from then on. None kills the orphans of all ranks.
-    fn kill_remains(&mut self, of: Option<Pid>) -> u32 {
+    /// An orphan whose session belongs to a living rank is left until that rank ends. If several ranks may have left it, it is
+    /// killed when the last of them is reaped, and counted for none. If it does not end within [`KILL_TIMEOUT`], it is named on
+    /// standard error and left alone from then on.
+    fn kill_orphans(&mut self, of: Option<Pid>) -> u32 {
         self.unkilled.retain(|pid| !reap(*pid));
         self.candidates.retain(&own_children());
         if let Some(ended) = of {
@@ -227,10 +228,10 @@ impl Zygote {
         }
         let mut running = HashSet::new();
         let began = Instant::now();
-        let mut left = self.kill_orphans(of, &mut running);
-        while !left.is_empty() && began.elapsed() < PATIENCE {
-            thread::sleep(AGAIN);
-            left = self.kill_orphans(of, &mut running);
+        let mut left = self.kill_orphans_once(of, &mut running);
+        while !left.is_empty() && began.elapsed() < KILL_TIMEOUT {
+            thread::sleep(CHECK_PERIOD);
+            left = self.kill_orphans_once(of, &mut running);
         }
         let children = own_children();
         for pid in left.into_iter().filter(|pid| children.contains(pid)) {
@@ -241,8 +242,9 @@ impl Zygote {
         running.len() as u32
     }
 
-    /// Kills the orphans of a rank once; returns them. Those that were running and are surely its own are added to `running`.
-    fn kill_orphans(&mut self, of: Option<Pid>, running: &mut HashSet<Pid>) -> Vec<Pid> {
+    /// Kills the orphans that a rank has now; returns them. Adds to `running` those that were running and that no other rank can
+    /// have left.
+    fn kill_orphans_once(&mut self, of: Option<Pid>, running: &mut HashSet<Pid>) -> Vec<Pid> {
         let ranks: HashSet<Pid> = self.ranks.keys().copied().collect();
         let orphans: Vec<Pid> = own_children()
             .into_iter()
@@ -257,13 +259,13 @@ impl Zygote {
         running.extend(
             orphans
                 .iter()
-                .filter(|pid| look(**pid).is_none() && !self.candidates.has(**pid)),
+                .filter(|pid| exit_status(**pid).is_none() && !self.candidates.has(**pid)),
         );
         for pid in &orphans {
             send_signal(*pid, Signal::KILL);
         }
-        // Before they have gone, their own children do not come here.
-        wait_for(&orphans, ROUND);
+        // Only when they have ended do their own children become children of this process.
+        wait_for(&orphans, ROUND_TIMEOUT);
         for pid in &orphans {
             reap(*pid);
         }
@@ -276,8 +278,8 @@ impl Zygote {
         for pid in &ranks {
             send_signal(*pid, Signal::KILL);
         }
-        wait_for(&ranks, PATIENCE);
-        self.kill_remains(None);
+        wait_for(&ranks, KILL_TIMEOUT);
+        self.kill_orphans(None);
     }
 }
 
@@ -328,7 +330,7 @@ fn send_signal(pid: Pid, signal: Signal) {
 }
 
 /// Returns how a child has ended, without reaping it; `None` if it runs.
-fn look(pid: Pid) -> Option<WaitIdStatus> {
+fn exit_status(pid: Pid) -> Option<WaitIdStatus> {
     let how = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     waitid(WaitId::Pid(pid), how).ok().flatten()
 }
@@ -342,7 +344,7 @@ fn reap(pid: Pid) -> bool {
 /// Waits until children have ended, for at most `limit`.
 fn wait_for(children: &[Pid], limit: Duration) {
     let until = Instant::now() + limit;
-    while children.iter().any(|pid| look(*pid).is_none()) && Instant::now() < until {
-        thread::sleep(AGAIN);
+    while children.iter().any(|pid| exit_status(*pid).is_none()) && Instant::now() < until {
+        thread::sleep(CHECK_PERIOD);
     }
 }

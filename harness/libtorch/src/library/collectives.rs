@@ -143,7 +143,7 @@ impl Library {
         op: ReduceOp,
         is_async: bool,
     ) -> Result<Issued> {
-        let Some(member) = self.place(group)? else {
+        let Some(member) = self.membership(group)? else {
             return Ok(NOT_A_MEMBER);
         };
         self.complex_allowed("all_reduce", op, &[tensor])?;
@@ -169,7 +169,7 @@ impl Library {
         is_async: bool,
     ) -> Result<Issued> {
         self.same_dtype(tensors)?;
-        let Some(member) = self.place(group)? else {
+        let Some(member) = self.membership(group)? else {
             return Ok(NOT_A_MEMBER);
         };
         self.complex_allowed("all_reduce", op, tensors)?;
@@ -186,9 +186,9 @@ impl Library {
         root: RankRef,
         is_async: bool,
     ) -> Result<Issued> {
-        let place = self.place(group)?;
-        let root = group_rank(&place, root)?;
-        let Some(member) = place else {
+        let membership = self.membership(group)?;
+        let root = group_rank(&membership, root)?;
+        let Some(member) = membership else {
             return Ok(NOT_A_MEMBER);
         };
         let work = member
@@ -205,9 +205,9 @@ impl Library {
         root: RankRef,
         is_async: bool,
     ) -> Result<Issued> {
-        let place = self.place(group)?;
-        let root = group_rank(&place, root)?;
-        let Some(member) = place else {
+        let membership = self.membership(group)?;
+        let root = group_rank(&membership, root)?;
+        let Some(member) = membership else {
             return Ok(NOT_A_MEMBER);
         };
         let op = self.reduce_op(op);
@@ -224,7 +224,7 @@ impl Library {
         is_async: bool,
     ) -> Result<Issued> {
         self.same_dtype(outputs.iter().chain([&input]))?;
-        let Some(member) = self.place(group)? else {
+        let Some(member) = self.membership(group)? else {
             return Ok(NOT_A_MEMBER);
         };
         let (to, from) = (self.reals(outputs)?, self.real(input)?);
@@ -239,7 +239,7 @@ impl Library {
         inputs: &[usize],
         is_async: bool,
     ) -> Result<Issued> {
-        let Some(member) = self.place(group)? else {
+        let Some(member) = self.membership(group)? else {
             return Ok(NOT_A_MEMBER);
         };
         self.same_dtype(inputs)?;
@@ -262,7 +262,7 @@ impl Library {
         input: usize,
         is_async: bool,
     ) -> Result<Issued> {
-        let Some(member) = self.place(group)? else {
+        let Some(member) = self.membership(group)? else {
             return Ok(NOT_A_MEMBER);
         };
         let recorded = GatheredCall {
@@ -291,8 +291,8 @@ impl Library {
     ) -> Result<Issued> {
         let outputs = outputs.unwrap_or_default();
         self.same_dtype([&input].into_iter().chain(outputs))?;
-        let place = self.place(group)?;
-        let Some(member) = &place else {
+        let membership = self.membership(group)?;
+        let Some(member) = &membership else {
             return Ok(NOT_A_MEMBER);
         };
         let root = member.group_rank(root)?;
@@ -313,9 +313,9 @@ impl Library {
     ) -> Result<Issued> {
         let inputs = inputs.unwrap_or_default();
         self.same_dtype([&output].into_iter().chain(inputs))?;
-        let place = self.place(group)?;
-        let root = group_rank(&place, root)?;
-        let Some(member) = place else {
+        let membership = self.membership(group)?;
+        let root = group_rank(&membership, root)?;
+        let Some(member) = membership else {
             return Ok(NOT_A_MEMBER);
         };
         let from = self.reals(inputs)?;
@@ -334,7 +334,7 @@ impl Library {
         is_async: bool,
     ) -> Result<Issued> {
         self.same_dtype([&output].into_iter().chain(inputs))?;
-        let Some(member) = self.place(group)? else {
+        let Some(member) = self.membership(group)? else {
             return Ok(NOT_A_MEMBER);
         };
         let from = self.pick(inputs)?;
@@ -352,7 +352,7 @@ impl Library {
         op: ReduceOp,
         is_async: bool,
     ) -> Result<Issued> {
-        let Some(member) = self.place(group)? else {
+        let Some(member) = self.membership(group)? else {
             return Ok(NOT_A_MEMBER);
         };
         let recorded = GatheredCall {
@@ -379,7 +379,7 @@ impl Library {
         inputs: &[usize],
         is_async: bool,
     ) -> Result<Issued> {
-        let Some(member) = self.place(group)? else {
+        let Some(member) = self.membership(group)? else {
             return Ok(NOT_A_MEMBER);
         };
         self.same_dtype(outputs.iter().chain(inputs))?;
@@ -397,7 +397,7 @@ impl Library {
         splits: [Option<&[u64]>; 2],
         is_async: bool,
     ) -> Result<Issued> {
-        let Some(member) = self.place(group)? else {
+        let Some(member) = self.membership(group)? else {
             return Ok(NOT_A_MEMBER);
         };
         self.same_dtype(&[output, input])?;
@@ -416,7 +416,7 @@ impl Library {
     }
 
     fn barrier(&self, group: &str, is_async: bool) -> Result<Issued> {
-        let Some(member) = self.place(group)? else {
+        let Some(member) = self.membership(group)? else {
             return Ok(NOT_A_MEMBER);
         };
         let work = member.group.barrier(member.barrier_device(), is_async)?;
@@ -424,7 +424,7 @@ impl Library {
     }
 
     fn monitored_barrier(&self, group: &str) -> Result<Issued> {
-        let Some(member) = self.place(group)? else {
+        let Some(member) = self.membership(group)? else {
             return Ok(NOT_A_MEMBER);
         };
         if member.backend != "gloo" {
@@ -462,7 +462,7 @@ impl Library {
             (kind, values.device()),
             false,
         )?;
-        if let Some(member) = self.place(group)? {
+        if let Some(member) = self.membership(group)? {
             let op = self.reduce_op(op);
             let all = [sparse.shallow_clone()];
             if let Some(work) = member.group.all_reduce(&all, &op, false)? {

@@ -241,8 +241,8 @@ impl Groups {
     }
 
     /// Keeps a new group under its name. Returns what the library reports of it.
-    fn keep(&self, name: &str, place: Membership) -> Value {
-        let told = match &place {
+    fn keep(&self, name: &str, membership: Membership) -> Value {
+        let reported = match &membership {
             None => json!({"rank": -1, "size": 0}),
             Some(member) => {
                 let device = member.devices.first().map_or("cpu", String::as_str);
@@ -254,8 +254,8 @@ impl Groups {
                 })
             }
         };
-        self.known().named.insert(name.to_owned(), place);
-        told
+        self.known().named.insert(name.to_owned(), membership);
+        reported
     }
 
     /// Destroys a group, as `destroy_process_group` does, and forgets its name; with the world, all groups.
@@ -281,8 +281,8 @@ impl Groups {
             drop(forgotten);
             return Ok(());
         }
-        let place = self.find(name)?;
-        if let Some(member) = &place {
+        let membership = self.find(name)?;
+        if let Some(member) = &membership {
             member.group.shutdown()?;
             self.known()
                 .alive
@@ -329,7 +329,7 @@ impl Member {
                 .ranks
                 .iter()
                 .position(|member| *member == rank)
-                .map(|place| place as i64)
+                .map(|position| position as i64)
                 .ok_or_else(|| {
                     value_error(format!(
                         "Global rank {rank} is not part of group {}",
@@ -370,8 +370,8 @@ impl Member {
 ///
 /// # Errors
 /// A global rank that is not a member, or any rank where the members are not known.
-pub fn group_rank(place: &Membership, rank: RankRef) -> Result<i64> {
-    match (place, rank) {
+pub fn group_rank(membership: &Membership, rank: RankRef) -> Result<i64> {
+    match (membership, rank) {
         (Some(member), rank) => member.group_rank(rank),
         (None, RankRef::Group(rank)) => Ok(i64::from(rank)),
         (None, RankRef::Global(_)) => Err(value_error(

@@ -17,9 +17,9 @@ impl Library {
                 peer,
                 tag,
             } => {
-                let place = self.place(group)?;
-                let to = group_rank(&place, *peer)?;
-                let Some(member) = place else {
+                let membership = self.membership(group)?;
+                let to = group_rank(&membership, *peer)?;
+                let Some(member) = membership else {
                     return Ok(Value::Null);
                 };
                 not_self(&member, to, "destination")?;
@@ -40,9 +40,9 @@ impl Library {
                 peer,
                 tag,
             } => {
-                let place = self.place(group)?;
-                let to = group_rank(&place, *peer)?;
-                let work = match place {
+                let membership = self.membership(group)?;
+                let to = group_rank(&membership, *peer)?;
+                let work = match membership {
                     Some(member) => self.isend(&member, *tensor, to, *tag)?,
                     None => None,
                 };
@@ -55,7 +55,7 @@ impl Library {
                 peer,
                 tag,
             } => {
-                let work = match self.place(group)? {
+                let work = match self.membership(group)? {
                     Some(member) => self.irecv(&member, *tensor, Some(*peer), *tag)?,
                     None => None,
                 };
@@ -93,7 +93,7 @@ impl Library {
 
     /// Receives a message. Returns the sender's global rank, or what was passed as it.
     fn recv(&self, group: &str, tensor: usize, peer: Option<RankRef>, tag: u32) -> Result<Value> {
-        let Some(member) = self.place(group)? else {
+        let Some(member) = self.membership(group)? else {
             return Ok(Value::from(-1));
         };
         let work = self.irecv(&member, tensor, peer, tag)?;
@@ -112,15 +112,15 @@ impl Library {
 
     /// Makes a batch of messages, as one call where the backend can, then waits for every work of it.
     fn batch(&self, group: &str, ops: &[P2pCall]) -> Result<()> {
-        let place = self.place(group)?;
+        let membership = self.membership(group)?;
         let peers = ops
             .iter()
-            .map(|op| group_rank(&place, op.peer))
+            .map(|op| group_rank(&membership, op.peer))
             .collect::<Result<Vec<_>>>()?;
         let Some(first) = ops.first() else {
             return Err(Error::new(Kind::Index, "list index out of range"));
         };
-        let Some(member) = place else {
+        let Some(member) = membership else {
             return Ok(());
         };
         let first = self.tensor(first.tensor)?;

@@ -344,8 +344,8 @@ impl Library {
         Ok(())
     }
 
-    /// Returns the group of a call.
-    fn place(&self, group: &str) -> Result<Membership> {
+    /// Returns this rank's membership of the group that a call names.
+    fn membership(&self, group: &str) -> Result<Membership> {
         self.groups.find(group)
     }
 

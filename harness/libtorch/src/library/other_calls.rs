@@ -13,13 +13,13 @@ use tch::{Device, Tensor};
 use super::groups::{InitArguments, NewGroupArguments};
 use super::{Factor, Library, Rank, Works};
 use crate::c10d::{self, Error, InferenceMode, Kind, Result};
-use crate::census::take_census;
+use crate::held_resources::count_held_resources;
 use crate::process::set_variable;
 
 /// The number of times that a rank signals itself before it concludes that the signal does not end it.
 const ATTEMPTS: u32 = 200;
 /// The time from one attempt to the next.
-const AGAIN: Duration = Duration::from_millis(10);
+const RETRY_PERIOD: Duration = Duration::from_millis(10);
 /// The one Python module for which this driver has an equivalent.
 const TORCH: &str = "torch";
 
@@ -86,7 +86,7 @@ impl Library {
             }),
             Call::DestroyProcessGroup { group } => nothing(self.groups.destroy(group)),
             Call::WhoAmI { group } => self.groups.who_am_i(group),
-            Call::Abort { group } => match self.place(group)? {
+            Call::Abort { group } => match self.membership(group)? {
                 Some(member) => nothing(member.group.abort()),
                 None => Err(Error::new(
                     Kind::Type,
@@ -152,7 +152,7 @@ impl Library {
                 // More than once: Rust's own handler of SIGSEGV and SIGBUS takes the first, and the default comes after it.
                 for _ in 0..ATTEMPTS {
                     signal_self(named)?;
-                    thread::sleep(AGAIN);
+                    thread::sleep(RETRY_PERIOD);
                 }
                 Ok(Value::Null)
             }
@@ -160,7 +160,7 @@ impl Library {
                 self.leaving = Some(*code);
                 Ok(Value::Null)
             }
-            Call::Census => Ok(take_census()),
+            Call::Census => Ok(count_held_resources()),
             Call::Setenv { name, value } => {
                 set_variable(OsStr::new(name), value.as_deref().map(OsStr::new));
                 Ok(Value::Null)

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 /// Counts what this process holds; an empty object where there is no /proc.
 #[must_use]
-pub fn take_census() -> Value {
+pub fn count_held_resources() -> Value {
     count().unwrap_or_else(|| json!({}))
 }
 
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn an_open_socket_is_seen() {
-        let sockets = || take_census()["sockets"].as_u64().unwrap();
+        let sockets = || count_held_resources()["sockets"].as_u64().unwrap();
         let before = sockets();
         let pair = std::os::unix::net::UnixStream::pair().unwrap();
         // Other tests of this process may open and close theirs at the same time.
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn a_thread_that_waits_is_counted() {
-        let threads = || take_census()["threads"].as_u64().unwrap();
+        let threads = || count_held_resources()["threads"].as_u64().unwrap();
         let (end, ended) = std::sync::mpsc::channel::<()>();
         let waiting = std::thread::spawn(move || ended.recv());
         // This one, and the one that waits.

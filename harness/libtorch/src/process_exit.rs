@@ -1,4 +1,4 @@
-//! Ends a rank's process when the harness or the parent process ends, at the latest.
+//! Ends a rank's process when the harness or its parent process ends.
 
 use std::env;
 use std::fs::File;
@@ -16,7 +16,7 @@ use crate::process::leave_at_once;
 /// Exit code of a rank whose control connection closed.
 pub const ORPHANED: i32 = 70;
 
-/// The time between two looks of the watching thread.
+/// The time between two polls of the watching thread.
 const PERIOD: Duration = Duration::from_millis(300);
 
 /// Asks the kernel to kill this process when its parent dies; `parent` is the process id of the parent as read before.
@@ -34,18 +34,18 @@ pub fn die_with_parent_if_asked() {
     }
 }
 
-/// A thread that ends the process as soon as the control connection is closed at the other end: a rank blocked in a
-/// collective cannot look itself.
+/// A thread that ends the process as soon as the control connection is closed at the other end: a rank that is blocked in a
+/// collective cannot poll the connection itself.
 #[derive(Debug)]
-pub struct Watch(Arc<AtomicBool>);
+pub struct HangupWatch(Arc<AtomicBool>);
 
-impl Watch {
-    /// Starts it. It polls for hang-up only, so it takes no byte from the main thread. In between it calls `look`, a few
-    /// times a second.
+impl HangupWatch {
+    /// Starts the thread. It polls for hang-up only, so it reads no byte that the main thread waits for. Between two polls it
+    /// calls `on_poll`, a few times a second.
     ///
     /// # Errors
     /// The process is out of threads.
-    pub fn start(socket: File, mut look: impl FnMut() + Send + 'static) -> io::Result<Self> {
+    pub fn start(socket: File, mut on_poll: impl FnMut() + Send + 'static) -> io::Result<Self> {
         let over = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&over);
         let period = Timespec::try_from(PERIOD).map_err(io::Error::other)?;
@@ -53,12 +53,12 @@ impl Watch {
             .name("allranks-watch".to_owned())
             .spawn(move || {
                 let mut polled = [PollFd::new(&socket, PollFlags::RDHUP)];
-                // Interrupted by a signal, it looks again.
+                // If a signal interrupts a poll, it polls again.
                 while matches!(
                     poll(&mut polled, Some(&period)),
                     Ok(0) | Err(rustix::io::Errno::INTR)
                 ) {
-                    look();
+                    on_poll();
                 }
                 if !seen.load(Ordering::Acquire) {
                     leave_at_once(ORPHANED);
