@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::planning::Planned;
 use allranks_report::facts::MERGED;
 use allranks_runner::probe::Interpreter;
-use allranks_runner::world::Imported;
+use allranks_runner::world::ForkedInterpreter;
 
 use crate::doctor;
 use crate::doctor::{Depth, Facts, FactsQuery};
@@ -21,16 +21,16 @@ use crate::doctor::{Depth, Facts, FactsQuery};
 const FILE_NAME: &str = "environment.json";
 
 /// Starts a thread that collects the facts of this machine. It takes as long as an `import torch`, and at most
-/// `patience`. `imported` is a process that has imported torch, or is about to.
+/// `patience`. Scripts run in forks of `forked`, if there is one.
 #[must_use]
 pub fn look(
     python: Option<Interpreter>,
     patience: Duration,
-    imported: Option<Imported>,
+    forked: Option<ForkedInterpreter>,
 ) -> JoinHandle<Facts> {
     thread::spawn(move || {
         doctor::collect(&FactsQuery {
-            imported,
+            forked,
             ..FactsQuery::here(python, Depth::Record, patience)
         })
     })

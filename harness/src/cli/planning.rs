@@ -20,8 +20,8 @@ use allranks_model::launcher::Launcher;
 use allranks_model::names::{RequirementId, ScenarioId};
 use allranks_oracle as oracle;
 use allranks_runner::probe;
-use allranks_runner::probe::{Interpreter, Observed};
-use allranks_runner::world::Imported;
+use allranks_runner::probe::{Interpreter, ProbeResult};
+use allranks_runner::world::ForkedInterpreter;
 use allranks_suite::case::Case;
 use allranks_suite::plan::{Plan, Selection, Share, Target, plan};
 use allranks_suite::platform::Platform;
@@ -121,7 +121,7 @@ pub struct Asked {
     pub python: Option<Interpreter>,
     libtorch: Option<PathBuf>,
     import_patience: Duration,
-    imported: Option<Imported>,
+    forked: Option<ForkedInterpreter>,
 }
 
 impl Asked {
@@ -141,7 +141,7 @@ impl Asked {
             wanted,
             suite,
             python: interpreter(arguments),
-            imported: None,
+            forked: None,
             import_patience: arguments.import_patience(),
             libtorch: match &arguments.driver {
                 Some(DriverChoice::Libtorch) => Some(libtorch()?),
@@ -153,10 +153,10 @@ impl Asked {
         })
     }
 
-    /// Lets platforms be probed in a process that has imported torch, where that says the same as an interpreter started for it.
+    /// Lets platforms be probed in forks of a zygote, where those give the same answer as an interpreter of their own.
     #[must_use]
-    pub fn with_imported(self, imported: Option<Imported>) -> Self {
-        Self { imported, ..self }
+    pub fn with_forked_interpreter(self, forked: Option<ForkedInterpreter>) -> Self {
+        Self { forked, ..self }
     }
 
     /// Probes the platforms and makes the plan. On a terminal `err` gets a line at once with what it waits for, elsewhere if that
@@ -232,11 +232,11 @@ impl Asked {
     }
 
     /// Returns what the driver finds of each platform.
-    fn probe(&self, platforms: &[&Platform]) -> Vec<Observed> {
+    fn probe(&self, platforms: &[&Platform]) -> Vec<ProbeResult> {
         let limit = self.import_patience;
         match (&self.python, &self.libtorch) {
             (Some(python), _) => {
-                probe::probe_all(&python.path, platforms, limit, self.imported.as_ref())
+                probe::probe_all(&python.path, platforms, limit, self.forked.as_ref())
             }
             (None, Some(program)) => {
                 let ask = |platform: &&Platform| probe::probe_libtorch(program, platform, limit);
@@ -246,7 +246,7 @@ impl Asked {
             (None, None) => {
                 let told = |platform: &&Platform| {
                     let reason = "only the Python driver can count its devices";
-                    let mut observed = Observed::unusable(reason.to_owned());
+                    let mut observed = ProbeResult::unusable(reason.to_owned());
                     if platform.count.is_none() {
                         observed.usable = Ok(());
                     }

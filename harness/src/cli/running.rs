@@ -31,7 +31,7 @@ use allranks_report::{PackedResults, Results};
 use allranks_runner::probe::Interpreter;
 use allranks_runner::run;
 use allranks_runner::run::{Capacity, Interrupt, Settings};
-use allranks_runner::world::{Driver, Imported, LocalLauncher};
+use allranks_runner::world::{Driver, ForkedInterpreter, LocalLauncher};
 use allranks_suite::expectation::{Expectations, Point};
 use allranks_suite::plan::{Plan, Scenario};
 
@@ -78,11 +78,11 @@ pub(super) fn execute_in(
         LocalLauncher::new(driver.clone(), supervisor.clone(), log, patience)?
     };
     let launcher = Arc::new(launcher);
-    let imported = matches!(driver, Driver::Python { .. })
-        .then(|| Imported::new(Arc::clone(&launcher), runtime.handle().clone()));
+    let forked = matches!(driver, Driver::Python { .. })
+        .then(|| ForkedInterpreter::new(Arc::clone(&launcher), runtime.handle().clone()));
     let preparing = incomplete_at_signal(&runtime);
-    let machine = environment::look(asked.python.clone(), patience, imported.clone());
-    let planned = asked.with_imported(imported).planned(err);
+    let machine = environment::look(asked.python.clone(), patience, forked.clone());
+    let planned = asked.with_forked_interpreter(forked).planned(err);
     // Both take as long as an `import torch`, and what the first has started must not outlive an early end.
     let facts = machine
         .join()

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use crate::probe::interpreter::{IMPORT_PATIENCE, Observed, probe};
+use crate::probe::interpreter::{IMPORT_PATIENCE, ProbeResult, probe};
 use allranks_suite::platform::Platform;
 use allranks_suite::platform::load;
 
@@ -258,7 +258,7 @@ fn platforms() -> Vec<Platform> {
 }
 
 /// Writes the installation into a folder, and probes it with the platform's own file.
-fn observe(installation: &Installation, platform: &Platform, state: State) -> Observed {
+fn observe(installation: &Installation, platform: &Platform, state: State) -> ProbeResult {
     let folder = tempfile::tempdir().unwrap();
     let write = |path: &str, text: &str| {
         let path = folder.path().join(path);

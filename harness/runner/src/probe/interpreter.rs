@@ -1,5 +1,5 @@
-//! Asks a Python interpreter, in a process of its own, what it offers of platforms: an `import torch` may fail, be
-//! killed by a signal, print, fork, or never return, and the harness goes on.
+//! Probes platforms in a Python interpreter that is a process of its own: its `import torch` may fail, be killed by a signal, print,
+//! fork, or never return, and the harness goes on.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,20 +9,21 @@ use rayon::prelude::*;
 
 use super::autoload::{self, AUTOLOAD, EntryPoint};
 use super::probe_script::{
-    Found, IMPORT, NoAnswer, ProbeLine, ProbeProblem, ask, ask_imported, command, installed, lines,
+    IMPORT, PlatformAnswer, ProbeFailure, ProbeLine, ProbeProblem, installed, lines, probe_command,
+    probe_in_fork, run_probe,
 };
-use crate::world::Imported;
+use crate::world::ForkedInterpreter;
 use allranks_host as host;
 use allranks_model::version::torch_version;
 use allranks_suite::platform::{Platform, Start};
 
-/// Default limit for importing torch and what a platform imports besides, from a cold disk or a network file system on
-/// a busy machine.
+/// Default limit for importing torch and the platform's modules. Long enough for a cold disk or a network file system on a busy
+/// machine.
 pub const IMPORT_PATIENCE: Duration = Duration::from_secs(180);
 
 /// The result of a probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Observed {
+pub struct ProbeResult {
     /// Whether ranks of this platform can run here; the error says in one line why not.
     pub usable: Result<(), String>,
     /// Torch's version; none if it could not be imported.
@@ -35,7 +36,7 @@ pub struct Observed {
     pub is_simulated: bool,
 }
 
-impl Observed {
+impl ProbeResult {
     /// Makes the result of a probe that found nothing, for this reason.
     #[must_use]
     pub fn unusable(reason: String) -> Self {
@@ -49,33 +50,34 @@ impl Observed {
     }
 }
 
-/// Probes one platform. Takes as long as `import torch`, and at most `limit`; twice that if `import torch` fails, to
-/// find the package that torch loads by itself and that is at fault.
+/// Probes one platform. Takes as long as `import torch`, and at most `limit`. If `import torch` fails, takes at most twice `limit`:
+/// a second interpreter then finds out whether a package that torch loads by itself is at fault.
 #[must_use]
-pub fn probe(python: &Path, platform: &Platform, limit: Duration) -> Observed {
+pub fn probe(python: &Path, platform: &Platform, limit: Duration) -> ProbeResult {
     probe_within(python, &[platform], limit, None).remove(0)
 }
 
-/// Probes many platforms; the results are in the same order. Platforms that need the same imports share one
-/// interpreter, because importing torch takes long; if that gives no answer, each is probed by itself. Platforms whose
-/// packages are not installed need no import. What is there is asked of `imported` where that has what the platform's ranks
-/// would have; what is wrong with an import, only an interpreter of its own can tell.
+/// Probes many platforms; the results are in the same order.
+///
+/// Platforms that need the same imports share one interpreter, because importing torch takes long; if that gives no answer, each is
+/// probed by itself. A platform with a package that is not installed is not probed further. A platform whose ranks would import the
+/// same as `forked` is probed there, and in an interpreter of its own only if something is wrong.
 #[must_use]
 pub fn probe_all(
     python: &Path,
     platforms: &[&Platform],
     limit: Duration,
-    imported: Option<&Imported>,
-) -> Vec<Observed> {
+    forked: Option<&ForkedInterpreter>,
+) -> Vec<ProbeResult> {
     let mut alike: Vec<Vec<usize>> = Vec::new();
-    let mut answers: Vec<(usize, Observed)> = Vec::new();
+    let mut answers: Vec<(usize, ProbeResult)> = Vec::new();
     let installed = installed(python, platforms, limit);
-    let imported = imported.filter(|_| !installed.autoloads);
+    let forked = forked.filter(|_| !installed.autoloads);
     for (index, absent) in installed.absent.into_iter().enumerate() {
         let platform = platforms[index];
         if let Some(package) = absent {
             let reason = not_installed(&package, python);
-            answers.push((index, Observed::unusable(reason)));
+            answers.push((index, ProbeResult::unusable(reason)));
             continue;
         }
         let same = |other: &Platform| {
@@ -88,18 +90,19 @@ pub fn probe_all(
         }
     }
     answers.par_extend(alike.into_par_iter().flat_map_iter(|group| {
-        let asked: Vec<_> = group.iter().map(|index| platforms[*index]).collect();
-        let imported = imported.filter(|_| asked.iter().all(|platform| is_plain(platform)));
-        let observed = probe_within(python, &asked, limit, imported);
+        let probed: Vec<_> = group.iter().map(|index| platforms[*index]).collect();
+        let forked = forked.filter(|_| probed.iter().all(|platform| can_probe_in_fork(platform)));
+        let observed = probe_within(python, &probed, limit, forked);
         group.into_iter().zip(observed)
     }));
     answers.sort_by_key(|(index, _)| *index);
     answers.into_iter().map(|(_, observed)| observed).collect()
 }
 
-/// Returns whether a process that has imported torch without the platform's folders and environment is like its ranks, as far as
-/// a probe looks: it has no folders, which may hold another torch, and its ranks are such processes or import nothing else.
-fn is_plain(platform: &Platform) -> bool {
+/// Returns true if a probe finds in a fork of the zygote what it would find in the platform's ranks. The zygote has imported torch
+/// without the platform's folders, which may hold another torch, and without the platform's modules. So the platform must have no
+/// folders, and ranks that are forked from such a zygote or import torch alone.
+fn can_probe_in_fork(platform: &Platform) -> bool {
     let imports_torch_alone = platform.import.iter().all(|module| module == "torch");
     platform.python_path.is_empty() && (platform.start == Start::Fork || imports_torch_alone)
 }
@@ -112,22 +115,22 @@ fn probe_within(
     python: &Path,
     platforms: &[&Platform],
     limit: Duration,
-    imported: Option<&Imported>,
-) -> Vec<Observed> {
-    let told = imported.and_then(|imported| ask_imported(imported, platforms, limit));
-    match told.map_or_else(|| ask(python, platforms, limit), Ok) {
+    forked: Option<&ForkedInterpreter>,
+) -> Vec<ProbeResult> {
+    let answers = forked.and_then(|forked| probe_in_fork(forked, platforms, limit));
+    match answers.map_or_else(|| run_probe(python, platforms, limit), Ok) {
         Ok(found) => {
             let both = platforms.iter().zip(found);
             both.map(|(platform, found)| observe(python, platform, found, limit))
                 .collect()
         }
-        Err(NoAnswer { reason, trying }) if platforms.len() == 1 || trying == IMPORT => {
+        Err(ProbeFailure { reason, trying }) if platforms.len() == 1 || trying == IMPORT => {
             let reason = match trying == IMPORT {
-                true => past_autoload(python, platforms[0], reason, limit),
+                true => with_package_at_fault(python, platforms[0], reason, limit),
                 false => reason,
             };
             let all = platforms.iter();
-            all.map(|_| Observed::unusable(reason.clone())).collect()
+            all.map(|_| ProbeResult::unusable(reason.clone())).collect()
         }
         // One of them is at fault; the others are probed by themselves.
         Err(_) => {
@@ -139,11 +142,16 @@ fn probe_within(
     }
 }
 
-fn observe(python: &Path, platform: &Platform, found: Found, limit: Duration) -> Observed {
+fn observe(
+    python: &Path,
+    platform: &Platform,
+    found: PlatformAnswer,
+    limit: Duration,
+) -> ProbeResult {
     let is_import = |problem: &ProbeProblem| problem.import.as_deref() == Some("torch");
     let usable = check_usable(python, platform, &found).map_err(|reason| {
         match found.problem.as_ref().is_some_and(is_import) {
-            true => past_autoload(python, platform, reason, limit),
+            true => with_package_at_fault(python, platform, reason, limit),
             false => reason,
         }
     });
@@ -152,7 +160,7 @@ fn observe(python: &Path, platform: &Platform, found: Found, limit: Duration) ->
         let available = found.backends.get(init)?;
         Some((name.clone(), *available))
     });
-    Observed {
+    ProbeResult {
         usable,
         backends: backends.collect(),
         torch: found.torch,
@@ -161,12 +169,18 @@ fn observe(python: &Path, platform: &Platform, found: Found, limit: Duration) ->
     }
 }
 
-/// Returns the reason why torch cannot be imported, with the package at fault if it is one that torch loads by itself.
-fn past_autoload(python: &Path, platform: &Platform, reason: String, limit: Duration) -> String {
+/// Returns `reason`, why torch cannot be imported, with the package that is at fault added if torch loads it by itself. Takes at most
+/// `limit`.
+fn with_package_at_fault(
+    python: &Path,
+    platform: &Platform,
+    reason: String,
+    limit: Duration,
+) -> String {
     if autoload::is_off(platform.env.get(AUTOLOAD)) {
         return reason;
     }
-    let mut command = command(python, &[platform], true);
+    let mut command = probe_command(python, &[platform], true);
     command.env(AUTOLOAD, "0");
     let Ok((text, _)) = host::run_with_timeout(command, limit) else {
         return reason;
@@ -187,7 +201,7 @@ fn past_autoload(python: &Path, platform: &Platform, reason: String, limit: Dura
 }
 
 /// Returns an error, the reason why the platform cannot be used, if what was found is not enough for it.
-fn check_usable(python: &Path, platform: &Platform, found: &Found) -> Result<(), String> {
+fn check_usable(python: &Path, platform: &Platform, found: &PlatformAnswer) -> Result<(), String> {
     let shown = python.display();
     if let Some(ProbeProblem {
         missing,
@@ -269,13 +283,13 @@ class t:
     none = staticmethod(lambda: 0)
 ";
 
-    fn observe(torch: &str, fields: &str) -> Observed {
+    fn observe(torch: &str, fields: &str) -> ProbeResult {
         let folder = tempfile::tempdir().unwrap();
         let platform = with_torch(folder.path(), torch, fields);
         alone(&platform, 20)
     }
 
-    fn alone(platform: &Platform, seconds: u64) -> Observed {
+    fn alone(platform: &Platform, seconds: u64) -> ProbeResult {
         probe(Path::new("python3"), platform, Duration::from_secs(seconds))
     }
 
@@ -395,7 +409,7 @@ class t:
     }
 
     /// Probes a torch that loads two packages when it is imported; the second runs `code`.
-    fn loading(code: &str) -> Observed {
+    fn loading(code: &str) -> ProbeResult {
         let folder = tempfile::tempdir().unwrap();
         let torch = format!(
             "import os\nfrom importlib.metadata import entry_points\n{TORCH}\n\

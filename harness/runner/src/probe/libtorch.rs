@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::probe::Observed;
+use crate::probe::ProbeResult;
 use allranks_host as host;
 use allranks_model::version::torch_version;
 use allranks_suite::platform::Platform;
@@ -70,14 +70,14 @@ struct Offered {
 
 /// Asks the driver what it offers of a platform. Takes at most `limit`.
 #[must_use]
-pub fn probe_libtorch(program: &Path, platform: &Platform, limit: Duration) -> Observed {
+pub fn probe_libtorch(program: &Path, platform: &Platform, limit: Duration) -> ProbeResult {
     match ask(program, limit) {
         Ok(offered) => observe(&offered, platform),
-        Err(reason) => Observed::unusable(reason),
+        Err(reason) => ProbeResult::unusable(reason),
     }
 }
 
-fn observe(offered: &Offered, platform: &Platform) -> Observed {
+fn observe(offered: &Offered, platform: &Platform) -> ProbeResult {
     let backends: BTreeMap<String, bool> = platform
         .backends
         .iter()
@@ -98,7 +98,7 @@ fn observe(offered: &Offered, platform: &Platform) -> Observed {
             .copied()
             .unwrap_or(0)
     });
-    Observed {
+    ProbeResult {
         usable: check_usable(offered, platform, &backends, count),
         torch: Some(offered.torch.clone()),
         count,
@@ -176,7 +176,7 @@ fn ask(program: &Path, limit: Duration) -> Result<Offered, String> {
         Some(_) => {
             let line = text.lines().find(|line| line.starts_with('{'));
             serde_json::from_str(line.unwrap_or_default())
-                .map_err(|error| format!("the answer of {shown} makes no sense: {error}"))
+                .map_err(|error| format!("the answer of {shown} cannot be parsed: {error}"))
         }
     }
 }
@@ -199,7 +199,7 @@ mod tests {
         platform::parse(Source::new("t.yaml", text), Path::new(".")).unwrap()
     }
 
-    fn observed(says: &str, fields: &str) -> Observed {
+    fn observed(says: &str, fields: &str) -> ProbeResult {
         let folder = tempfile::tempdir().unwrap();
         let program = folder.path().join(NAME);
         fs::write(&program, format!("#!/bin/sh\n{says}\n")).unwrap();
@@ -232,7 +232,7 @@ mod tests {
             lost.contains("symbol lookup error") && lost.contains("2.11"),
             "{lost}"
         );
-        assert!(refused("echo hello", "").contains("makes no sense"));
+        assert!(refused("echo hello", "").contains("cannot be parsed"));
     }
 
     #[test]

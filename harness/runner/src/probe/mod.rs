@@ -10,6 +10,6 @@ mod probe_script;
 mod python;
 
 pub use autoload::{AUTOLOAD, EntryPoint, remedy};
-pub use interpreter::{IMPORT_PATIENCE, Observed, probe, probe_all};
+pub use interpreter::{IMPORT_PATIENCE, ProbeResult, probe, probe_all};
 pub use libtorch::{libtorch, probe_libtorch};
 pub use python::{Interpreter, python};

@@ -1,4 +1,4 @@
-//! The script that an interpreter runs for a probe: what it is asked, and what it answers.
+//! Runs the probe script, `allranks_rank/probe.py`, in a Python interpreter, and reads its answers.
 
 use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt;
@@ -10,33 +10,33 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::EntryPoint;
-use crate::world::Imported;
+use crate::world::ForkedInterpreter;
 use allranks_host as host;
 use allranks_suite::platform::Platform;
 
-/// The script.
+/// The text of the script.
 const SCRIPT: &str = include_str!("../../python/allranks_rank/probe.py");
 /// The prefix of the lines that the probe script writes; all others are ignored.
 const LINE_PREFIX: &str = "ALLRANKS-PROBE ";
-/// What is being tried while torch loads packages by itself.
+/// The value of [`ProbeLine::Trying`] while torch is imported, and with it the packages that torch loads by itself.
 pub const IMPORT: &str = "import torch";
 
-/// What an interpreter has, as far as that can be known without importing it.
+/// What is known of an interpreter's packages without importing them.
 pub struct Installed {
-    /// For each platform its first package that is not installed. None if all are, and also if that could not be asked:
-    /// then the import shows it.
+    /// For each platform, its first package that is not installed. `None` if all are installed, or if the script failed: the import
+    /// then shows which one is missing.
     pub absent: Vec<Option<String>>,
-    /// Whether torch loads packages by itself, whose import may depend on a platform's environment. True if that is not known.
+    /// Whether torch loads packages by itself, whose import may depend on a platform's environment. True if the script failed.
     pub autoloads: bool,
 }
 
-/// Asks an interpreter which packages of platforms it has.
+/// Returns which packages of these platforms an interpreter has. Takes at most `limit`.
 pub fn installed(python: &Path, platforms: &[&Platform], limit: Duration) -> Installed {
-    let asked = platforms.iter().map(|platform| {
+    let modules = platforms.iter().map(|platform| {
         serde_json::json!({"python_path": platform.python_path, "import": platform.import})
     });
-    let wanted = serde_json::json!({"absent": asked.collect::<Vec<_>>()});
-    let command = host::python_command(python, SCRIPT, &wanted);
+    let request = serde_json::json!({"absent": modules.collect::<Vec<_>>()});
+    let command = host::python_command(python, SCRIPT, &request);
     let answer = host::run_with_timeout(command, limit)
         .ok()
         .and_then(|(text, _)| {
@@ -55,8 +55,8 @@ pub fn installed(python: &Path, platforms: &[&Platform], limit: Duration) -> Ins
 
 /// The script's answer about one platform.
 #[derive(Debug, Deserialize)]
-pub struct Found {
-    /// What is wrong; none if nothing is.
+pub struct PlatformAnswer {
+    /// Why the platform could not be probed; none if it could.
     pub problem: Option<ProbeProblem>,
     /// The version of torch; none if it could not be imported.
     pub torch: Option<String>,
@@ -66,7 +66,7 @@ pub struct Found {
     /// Whether this build of torch has `torch.distributed`.
     #[serde(default)]
     pub distributed: bool,
-    /// The number of devices; none if they could not be counted, or are not to be.
+    /// The number of devices; none on a host platform, or if they could not be counted.
     pub count: Option<u64>,
     /// For each backend, whether this build of torch has it.
     #[serde(default)]
@@ -76,7 +76,7 @@ pub struct Found {
     pub simulated: bool,
 }
 
-/// Why a platform could not be looked at.
+/// Why a platform could not be probed.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct ProbeProblem {
@@ -99,7 +99,7 @@ pub enum ProbeLine {
     /// The entry point that is about to be loaded; none when all have been loaded.
     Loading(Option<EntryPoint>),
     /// The results, one for each platform.
-    Found(Vec<Found>),
+    Found(Vec<PlatformAnswer>),
     /// What is known without an import.
     #[serde(untagged)]
     Absent {
@@ -110,7 +110,7 @@ pub enum ProbeLine {
     },
 }
 
-/// Iterates over the lines of the script in what the interpreter has written.
+/// Iterates over the lines that the script has written, in the output of its interpreter.
 pub fn lines(text: &str) -> impl Iterator<Item = serde_json::Result<ProbeLine>> {
     let ours = text
         .lines()
@@ -118,31 +118,31 @@ pub fn lines(text: &str) -> impl Iterator<Item = serde_json::Result<ProbeLine>> 
     ours.map(serde_json::from_str)
 }
 
-/// The script gave no answer.
-pub struct NoAnswer {
+/// Why the script gave no answer.
+pub struct ProbeFailure {
     /// The reason, in one line.
     pub reason: String,
     /// What was being tried when it ended.
     pub trying: String,
 }
 
-/// Asks an interpreter of their own about platforms that need the same imports.
+/// Probes platforms that need the same imports, in an interpreter of their own. Returns an answer for each platform.
 ///
 /// # Errors
-/// Fails if the interpreter cannot be started, ends, or does not answer in time.
-pub fn ask(
+/// Fails if the interpreter cannot be started, ends without an answer, or does not answer within `limit`.
+pub fn run_probe(
     python: &Path,
     platforms: &[&Platform],
     limit: Duration,
-) -> Result<Vec<Found>, NoAnswer> {
+) -> Result<Vec<PlatformAnswer>, ProbeFailure> {
     let shown = python.display();
     let mut trying = String::from("the start of the interpreter");
-    let ran = host::run_with_timeout(command(python, platforms, false), limit);
+    let ran = host::run_with_timeout(probe_command(python, platforms, false), limit);
     let (text, end) = match ran {
         Ok(ran) => ran,
         Err(error) => {
             let reason = format!("{shown} cannot be started: {error}");
-            return Err(NoAnswer { reason, trying });
+            return Err(ProbeFailure { reason, trying });
         }
     };
     for line in lines(&text) {
@@ -151,8 +151,8 @@ pub fn ask(
             Ok(ProbeLine::Trying(what)) => trying = what,
             Ok(ProbeLine::Loading(_) | ProbeLine::Absent { .. }) => {}
             Err(error) => {
-                let reason = format!("the probe's answer makes no sense: {error}");
-                return Err(NoAnswer { reason, trying });
+                let reason = format!("the probe's answer cannot be parsed: {error}");
+                return Err(ProbeFailure { reason, trying });
             }
         }
     }
@@ -174,38 +174,40 @@ pub fn ask(
             }
         },
     };
-    Err(NoAnswer { reason, trying })
+    Err(ProbeFailure { reason, trying })
 }
 
-/// Returns what a process that has imported torch says of platforms that need the same imports. None if it says nothing or
-/// that something is wrong: an interpreter of their own tells what.
-pub fn ask_imported(
-    imported: &Imported,
+/// Probes platforms that need the same imports, in a process that is forked from a zygote. Returns an answer for each platform;
+/// `None` if there is no answer or one names a problem: only an interpreter of their own shows how an import fails.
+pub fn probe_in_fork(
+    interpreter: &ForkedInterpreter,
     platforms: &[&Platform],
     limit: Duration,
-) -> Option<Vec<Found>> {
-    let question = question(platforms, false);
-    let (text, _) = imported
-        .ask(SCRIPT, &question, &platforms[0].env, limit)
+) -> Option<Vec<PlatformAnswer>> {
+    let request = probe_request(platforms, false);
+    let (text, _) = interpreter
+        .run_script(SCRIPT, &request, &platforms[0].env, limit)
         .ok()?;
     let found = lines(&text).find_map(|line| match line {
         Ok(ProbeLine::Found(found)) => Some(found),
         _ => None,
     })?;
-    let is_well = found.len() == platforms.len() && found.iter().all(|one| one.problem.is_none());
-    is_well.then_some(found)
+    let is_complete =
+        found.len() == platforms.len() && found.iter().all(|one| one.problem.is_none());
+    is_complete.then_some(found)
 }
 
-/// Returns the command of the script. The platforms need the same imports; `load` is passed on to the script.
-pub fn command(python: &Path, platforms: &[&Platform], load: bool) -> Command {
-    let mut command = host::python_command(python, SCRIPT, &question(platforms, load));
+/// Returns the command that runs the script for platforms that need the same imports. With `load`, the script loads the packages
+/// that torch loads by itself, one after another.
+pub fn probe_command(python: &Path, platforms: &[&Platform], load: bool) -> Command {
+    let mut command = host::python_command(python, SCRIPT, &probe_request(platforms, load));
     command.envs(&platforms[0].env);
     command
 }
 
-/// Returns what the script is asked.
-fn question(platforms: &[&Platform], load: bool) -> Value {
-    let asked = platforms.iter().map(|platform| {
+/// Returns the argument of the script, for platforms that need the same imports; `load` is as for [`probe_command`].
+fn probe_request(platforms: &[&Platform], load: bool) -> Value {
+    let requests = platforms.iter().map(|platform| {
         let backends = platform.backends.iter();
         let backends = backends.map(|(name, backend)| backend.init.as_ref().unwrap_or(name));
         serde_json::json!({
@@ -220,6 +222,6 @@ fn question(platforms: &[&Platform], load: bool) -> Value {
         "python_path": first.python_path,
         "import": first.import,
         "load": load,
-        "platforms": asked.collect::<Vec<_>>(),
+        "platforms": requests.collect::<Vec<_>>(),
     })
 }

@@ -148,11 +148,11 @@ pub struct LocalLauncher {
     zygote_log: PathBuf,
     zygote_patience: Duration,
     /// Zygotes by the modules that worlds asked for.
-    zygotes: Mutex<BTreeMap<&'static [&'static str], Arc<Slot>>>,
+    zygotes: Mutex<BTreeMap<&'static [&'static str], Arc<LazyZygote>>>,
 }
 
-/// The place for a zygote, which is started when a world first needs it, and again after it has died.
-type Slot = Mutex<Option<Arc<Zygote>>>;
+/// A zygote, which is started when a world first needs it, and again after it has ended.
+type LazyZygote = Mutex<Option<Arc<Zygote>>>;
 
 impl LocalLauncher {
     /// Makes a launcher for one driver. `supervisor` is the allranks binary (see [`super::supervise`]); `zygote_log` is
@@ -223,12 +223,11 @@ impl LocalLauncher {
         ))
     }
 
-    /// Starts the zygote of ranks that ask for no other modules, if the driver has one: the worlds that come then find torch
-    /// imported.
+    /// Returns the zygote of ranks that need no modules besides torch; starts it if it does not run.
     ///
     /// # Errors
-    /// There is none, or it does not work.
-    pub(super) async fn warm(&self) -> Result<Arc<Zygote>, LaunchError> {
+    /// The driver has no zygote, or it cannot be started.
+    pub(super) async fn default_zygote(&self) -> Result<Arc<Zygote>, LaunchError> {
         let (argv, path) = self
             .driver
             .zygote(&[])
@@ -246,7 +245,7 @@ impl LocalLauncher {
         // While a zygote is being started, worlds that need another one do not wait.
         let slot = Arc::clone(self.zygotes.lock().await.entry(modules).or_default());
         let mut zygote = slot.lock().await;
-        if let Some(zygote) = zygote.as_ref().filter(|zygote| zygote.lives()) {
+        if let Some(zygote) = zygote.as_ref().filter(|zygote| zygote.is_alive()) {
             return Ok(Arc::clone(zygote));
         }
         let started = Arc::new(

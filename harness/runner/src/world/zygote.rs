@@ -27,18 +27,18 @@ use allranks_model::excerpt::{LONGEST, excerpt};
 use allranks_model::names::Rank;
 use allranks_protocol::{Fork, ForkedScript, FromZygote, ToZygote, VERSION};
 
-/// The number of the signal that nothing can catch.
+/// The number of the signal that no process can catch.
 const SIGKILL: i32 = 9;
-/// How long a script that was killed may take to go.
-const UNKILLED: Duration = Duration::from_secs(5);
+/// How long a script that was killed may take to end.
+const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Time from one look at whether a process that imports torch gets on to the next.
-const LOOK: Duration = Duration::from_millis(100);
+/// Time between two reads of the processor time of a process that imports torch.
+const POLL_PERIOD: Duration = Duration::from_millis(100);
 
-/// Why there is no zygote.
+/// An error from starting a zygote.
 #[derive(Debug, thiserror::Error)]
 pub enum ZygoteError {
-    /// The program cannot be run.
+    /// The zygote's program cannot be run.
     #[error("cannot run {program}: {error}")]
     Spawn {
         /// The program's path.
@@ -46,15 +46,15 @@ pub enum ZygoteError {
         /// The reason that the system gives.
         error: io::Error,
     },
-    /// It ended, or took too long, before torch was imported.
-    #[error("the process that imports torch {what}; its last words: {tail}")]
+    /// The zygote ended, or took too long, before it had imported torch.
+    #[error("the process that imports torch {what}; the last line of its log: {tail}")]
     Died {
-        /// What happened.
+        /// What happened: `ended (exit status: 1)`.
         what: String,
-        /// The end of its log.
+        /// The last line of its log that is not empty; `none` if there is none.
         tail: String,
     },
-    /// It has more than one thread after its imports, so it cannot fork safely.
+    /// The zygote has this many threads after its imports. With more than one it cannot fork safely.
     #[error(
         "importing torch left {0} threads, so forking is unsafe; hint: set `start: fresh` in the platform file"
     )]
@@ -83,14 +83,17 @@ struct Forked {
 }
 
 impl Zygote {
-    /// Starts the process, with `path` in front of its `PYTHONPATH` if there is one, and waits until it has imported
-    /// torch.
+    /// Starts the process, with `path` in front of its `PYTHONPATH` if there is one, and waits until it has imported torch: at most
+    /// until the time that is charged to it (see [`host::ChargedTime`]) reaches `limit`. Its output goes to `log`.
+    ///
+    /// # Errors
+    /// See [`ZygoteError`].
     pub async fn start(
         argv: &[String],
         path: Option<&Path>,
         control_server: &ControlServer,
         log: &Path,
-        patience: Duration,
+        limit: Duration,
     ) -> Result<Self, ZygoteError> {
         let program = argv[0].clone();
         let spawn_error = |error| ZygoteError::Spawn {
@@ -124,8 +127,8 @@ impl Zygote {
             .process_group(0)
             .kill_on_drop(true);
         if path.is_some() {
-            // The Python one takes it back when it has imported torch: from then on it sees the connection close, and ends with
-            // all that its ranks have started.
+            // Only while the Python zygote imports torch. From then on it notices that the connection closes, and kills all that its
+            // ranks have started before it ends.
             command.env("ALLRANKS_DIE_WITH_PARENT", "1");
         }
         let (mut child, _starter) = spawn(command).await.map_err(&spawn_error)?;
@@ -138,11 +141,11 @@ impl Zygote {
             Some(hello) = hello.recv() => hello,
             status = child.wait() => return Err(died(match status {
                 Ok(status) => format!("ended ({status})"),
-                Err(error) => format!("is lost ({error})"),
+                Err(error) => format!("cannot be waited for ({error})"),
             })),
-            why = control_server.accept_error() => return Err(died(format!("cannot be heard: {why}"))),
-            () = used_up(child_id, patience) => {
-                return Err(died(format!("said nothing for {} s", patience.as_secs())));
+            why = control_server.accept_error() => return Err(died(format!("cannot connect: {why}"))),
+            () = until_charged(child_id, limit) => {
+                return Err(died(format!("was not ready within {} s", limit.as_secs())));
             }
         };
         if let FromZygote::Zygote {
@@ -150,7 +153,9 @@ impl Zygote {
         } = frame
         {
             if version != VERSION {
-                return Err(died(format!("speaks version {version}, not {VERSION}")));
+                return Err(died(format!(
+                    "has version {version} of the protocol, and allranks has {VERSION}"
+                )));
             }
             if threads != 1 {
                 return Err(ZygoteError::Threads(threads));
@@ -158,22 +163,22 @@ impl Zygote {
         }
         let shared = Arc::new(Shared::default());
         let (to, orders) = mpsc::unbounded_channel();
-        tokio::spawn(converse(stream, orders, Arc::clone(&shared), child));
+        tokio::spawn(exchange_frames(stream, orders, Arc::clone(&shared), child));
         Ok(Self { to, shared })
     }
 
-    /// Runs a script in a process forked from it, with this environment; returns what the script wrote, and how it ended: none if
-    /// that took longer than `limit`, after which it has been killed.
+    /// Runs a script in a process that is forked from the zygote, with this environment. Returns the script's output, and its exit
+    /// status; `None` if it ran for longer than `limit` and was killed.
     ///
     /// # Errors
-    /// The process was not started, or it is not known how it ended.
-    pub async fn ask(
+    /// The process was not started, or how it ended is not known.
+    pub async fn run_script(
         zygote: &Self,
         script: ForkedScript,
         env: BTreeMap<String, String>,
         limit: Duration,
     ) -> io::Result<(String, Option<ExitStatus>)> {
-        let written = tempfile::NamedTempFile::new()?;
+        let output = tempfile::NamedTempFile::new()?;
         let id = zygote.shared.next.fetch_add(1, Ordering::Relaxed);
         let (events, mut ends) = mpsc::channel(1);
         let forked = Forked {
@@ -184,8 +189,8 @@ impl Zygote {
         let fork = ToZygote::Fork(Fork {
             id,
             env,
-            stdout: written.path().to_owned(),
-            stderr: written.path().to_owned(),
+            stdout: output.path().to_owned(),
+            stderr: output.path().to_owned(),
             cwd: None,
             script: Some(script),
         });
@@ -200,8 +205,8 @@ impl Zygote {
                     signal: SIGKILL,
                 };
                 let _ = zygote.to.send(kill);
-                // What waits for a device and cannot be interrupted may never end.
-                let _ = tokio::time::timeout(UNKILLED, ends.recv()).await;
+                // A process in an uninterruptible wait for a device may never end.
+                let _ = tokio::time::timeout(KILL_TIMEOUT, ends.recv()).await;
                 None
             }
         };
@@ -216,16 +221,16 @@ impl Zygote {
             None => None,
             Some(_) => unreachable!("a script sends no frames"),
         };
-        let text = std::fs::read(written.path())?;
+        let text = std::fs::read(output.path())?;
         Ok((String::from_utf8_lossy(&text).into_owned(), end))
     }
 
     /// Returns true if the zygote can still fork.
-    pub fn lives(&self) -> bool {
+    pub fn is_alive(&self) -> bool {
         !self.shared.gone.load(Ordering::Acquire)
     }
 
-    /// Requests the ranks of a world; each one's exit comes as an event.
+    /// Requests a fork for each rank of a world. How each rank ends comes as an [`Event::Ended`].
     pub fn fork(
         zygote: &Arc<Self>,
         ranks: Vec<RankLaunchSpec>,
@@ -282,8 +287,8 @@ impl Shared {
     }
 }
 
-/// Starts a process on a thread of its own, which lives until the sender that is returned is dropped: the kernel tells a process
-/// that its parent has died when the thread has ended that started it, and the runtime's threads come and go.
+/// Starts a process on a thread of its own, which lives until the returned sender is dropped. The kernel takes the end of the thread
+/// that started a process for the death of its parent, and threads of the runtime may end at any time.
 async fn spawn(mut command: Command) -> io::Result<(Child, std::sync::mpsc::Sender<()>)> {
     let (sender, started) = oneshot::channel();
     let (keep, kept) = std::sync::mpsc::channel();
@@ -295,7 +300,7 @@ async fn spawn(mut command: Command) -> io::Result<(Child, std::sync::mpsc::Send
                 let _inside = runtime.enter();
                 command.spawn()
             };
-            // If no task waits any more, the process is killed as it is dropped.
+            // If nothing waits for the process any more, it is dropped here, which kills it.
             let _ = sender.send(child);
             let _ = kept.recv();
         })?;
@@ -303,16 +308,17 @@ async fn spawn(mut command: Command) -> io::Result<(Child, std::sync::mpsc::Send
     Ok((child, keep))
 }
 
-/// Returns when the time that is charged to a process has reached a limit.
-async fn used_up(pid: Option<u32>, limit: Duration) {
+/// Returns when the time that is charged to a process (see [`host::ChargedTime`]) has reached a limit.
+async fn until_charged(pid: Option<u32>, limit: Duration) {
     let mut time = host::ChargedTime::of(pid.unwrap_or(0));
     while !time.is_over(limit) {
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_PERIOD).await;
     }
 }
 
-/// Carries frames both ways until either side ends; then every rank that has not ended is lost.
-async fn converse(
+/// Exchanges frames with a zygote until its connection closes or no orders can come any more. Every rank that has not ended then has
+/// an unknown end, and the zygote is killed.
+async fn exchange_frames(
     stream: UnixStream,
     mut orders: mpsc::UnboundedReceiver<ToZygote>,
     shared: Arc<Shared>,
@@ -378,12 +384,12 @@ impl Processes for ForkedProcesses {
         }
     }
 
-    /// Knows none: a forked rank says hello at once, and with it its process id.
+    /// Returns none: a forked rank reports its process id in its hello, at once.
     fn roots(&self) -> Vec<u32> {
         Vec::new()
     }
 
-    /// Finds nothing: the zygote adopts and kills what its ranks leave, and reports it with their exits.
+    /// Returns none: the zygote kills the orphans of its ranks itself, and reports their number with each exit.
     fn reap_orphans(&self) -> Vec<Orphan> {
         Vec::new()
     }
@@ -396,7 +402,7 @@ fn last_line(log: &Path) -> String {
         let length = file.metadata().map_or(0, |data| data.len());
         let start = length.saturating_sub(LONGEST as u64);
         let _ = file.seek(SeekFrom::Start(start));
-        // What was read before an error is as good.
+        // An error in the middle leaves what was read before it.
         let _ = file.take(LONGEST as u64).read_to_end(&mut end);
     }
     String::from_utf8_lossy(&end)

@@ -28,7 +28,7 @@ pub use torch::{Build, Died, Import, Plugin, TorchFacts};
 
 use allranks_host::describe;
 use allranks_runner::probe::Interpreter;
-use allranks_runner::world::Imported;
+use allranks_runner::world::ForkedInterpreter;
 
 /// The facts of a machine, without a conclusion. As JSON they are a part of `environment.json`.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -80,8 +80,8 @@ pub struct FactsQuery {
     pub patience: Duration,
     /// How much to examine.
     pub depth: Depth,
-    /// A process that has imported torch and may be asked; none: the interpreter is started for every question.
-    pub imported: Option<Imported>,
+    /// Runs scripts in forks of a zygote that has imported torch; none: each script runs in an interpreter of its own.
+    pub forked: Option<ForkedInterpreter>,
 }
 
 impl FactsQuery {
@@ -96,7 +96,7 @@ impl FactsQuery {
                 .collect(),
             patience,
             depth,
-            imported: None,
+            forked: None,
         }
     }
 

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::{Facts, FactsQuery};
 use allranks_model::evidence::Evidence;
-use allranks_runner::probe::{AUTOLOAD, Observed, probe_all};
+use allranks_runner::probe::{AUTOLOAD, ProbeResult, probe_all};
 use allranks_suite::platform::Platform;
 
 /// A platform that was probed, and what it offers here.
@@ -63,9 +63,9 @@ pub fn platforms(
             &python.path,
             &asked.iter().collect::<Vec<_>>(),
             question.patience,
-            question.imported.as_ref(),
+            question.forked.as_ref(),
         ),
-        false => vec![Observed::unusable("torch cannot be imported".to_owned()); wanted.len()],
+        false => vec![ProbeResult::unusable("torch cannot be imported".to_owned()); wanted.len()],
     };
     wanted
         .iter()

@@ -205,7 +205,7 @@ struct Answer {
 /// Collects the facts of an interpreter's torch. Takes as long as `import torch`, and up to `patience` for each entry
 /// point and twice more if that hangs.
 pub(super) fn collect(python: &Interpreter, question: &FactsQuery) -> TorchFacts {
-    let first = ask_imported(question).unwrap_or_else(|| ask(python, question, false, None));
+    let first = ask_in_fork(question).unwrap_or_else(|| ask(python, question, false, None));
     let mut facts = TorchFacts {
         python: python.path.display().to_string(),
         why: python.why.clone(),
@@ -235,14 +235,14 @@ pub(super) fn collect(python: &Interpreter, question: &FactsQuery) -> TorchFacts
     facts
 }
 
-/// Returns what a process that has imported torch says of it. None if there is no such process, or something is wrong, or
-/// packages have loaded themselves: only an interpreter of its own shows how an import fails, and which package registers what.
-fn ask_imported(question: &FactsQuery) -> Option<Answer> {
-    let imported = question.imported.as_ref()?;
+/// Returns the answer of the script in a fork of the zygote. `None` if there is no zygote, if the answer names a problem, or if torch
+/// loads packages by itself: only an interpreter of its own shows how an import fails, and which package registers what.
+fn ask_in_fork(question: &FactsQuery) -> Option<Answer> {
+    let forked = question.forked.as_ref()?;
     let wanted = wanted(question, None);
     let none: [(&String, &String); 0] = [];
-    let (text, end) = imported
-        .ask(SCRIPT, &wanted, none, question.patience)
+    let (text, end) = forked
+        .run_script(SCRIPT, &wanted, none, question.patience)
         .ok()?;
     let answer = read(&text, end, question);
     (answer.import.build().is_some() && answer.entry_points.is_empty()).then_some(answer)

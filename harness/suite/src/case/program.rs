@@ -235,7 +235,7 @@ impl<'de> Deserialize<'de> for LineSpec {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(DeserializeDerive)]
         #[serde(deny_unknown_fields)]
-        struct WorldCheck {
+        struct LineOnRanks {
             on: Members,
             line: String,
         }
@@ -257,8 +257,8 @@ impl<'de> Deserialize<'de> for LineSpec {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<LineSpec, A::Error> {
-                let WorldCheck { on, line } =
-                    WorldCheck::deserialize(MapAccessDeserializer::new(map))?;
+                let LineOnRanks { on, line } =
+                    LineOnRanks::deserialize(MapAccessDeserializer::new(map))?;
                 Ok(LineSpec { on: Some(on), line })
             }
         }

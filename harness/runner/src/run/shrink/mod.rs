@@ -137,7 +137,7 @@ impl Shrinking<'_> {
             }
             let fails = self.fails(&units, patience).await?;
             reproduced |= fails;
-            search.tell(fails);
+            search.record(fails);
         }
         if !reproduced {
             return Ok(Shrunk::Not("it does not fail again in a world of its own"));

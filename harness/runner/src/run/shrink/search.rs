@@ -1,9 +1,9 @@
 //! Delta debugging (Zeller and Hildebrandt, "Simplifying and Isolating Failure-Inducing Input", 2002) over the units of
-//! a sequence, as a state machine that proposes subsets and is told which of them fail.
+//! a sequence, as a state machine: it proposes subsets, and is given for each whether it fails.
 //!
-//! First the whole is tried; then the shortest beginning that fails is found by halving, since what comes after a
-//! failure has no part in it; then smaller and smaller pieces are left out as long as the rest fails. The best subset
-//! so far has always been seen to fail. The search is over when no single unit can be left out.
+//! First it tries the whole sequence. Then it finds the shortest beginning that fails, by halving, because units after a failure
+//! cannot have caused it. Then it leaves out smaller and smaller pieces as long as the rest fails. The best subset so far has always
+//! been seen to fail. The search is over when no single unit can be left out.
 
 /// The state of the search.
 #[derive(Clone, Debug)]
@@ -17,17 +17,16 @@ enum ShrinkStage {
     /// Tries the whole sequence again.
     Whole,
     /// Halves: the beginning of length `passes` passes, the best subset so far fails.
-    OpeningSteps {
-        passes: usize,
-    },
+    Beginning { passes: usize },
     /// Leaves out pieces of this length; the next one begins at `at`.
     Pieces {
         length: usize,
         at: usize,
-        /// True if a piece of this length has been left out.
-        fruitful: bool,
+        /// True if a piece of this length could be left out.
+        has_removed: bool,
     },
-    ProgramEnd,
+    /// Nothing is left to try.
+    Finished,
 }
 
 impl Search {
@@ -48,79 +47,80 @@ impl Search {
     pub(super) fn next(&self) -> Option<Vec<usize>> {
         match self.stage {
             ShrinkStage::Whole => Some(self.best.clone()),
-            ShrinkStage::OpeningSteps { passes } => {
+            ShrinkStage::Beginning { passes } => {
                 Some(self.best[..middle(passes, &self.best)].to_vec())
             }
             ShrinkStage::Pieces { length, at, .. } => Some(self.without(at, length)),
-            ShrinkStage::ProgramEnd => None,
+            ShrinkStage::Finished => None,
         }
     }
 
-    /// Takes the result of the subset that [`Self::next`] returned: true if it fails.
-    pub(super) fn tell(&mut self, fails: bool) {
+    /// Records whether the subset that [`Self::next`] returned fails.
+    pub(super) fn record(&mut self, fails: bool) {
         let tried = self.next();
         self.stage = match (self.stage, fails) {
-            (ShrinkStage::Whole, true) => ShrinkStage::OpeningSteps { passes: 0 },
-            (ShrinkStage::Whole, false) | (ShrinkStage::ProgramEnd, _) => ShrinkStage::ProgramEnd,
-            (ShrinkStage::OpeningSteps { passes }, true) => ShrinkStage::OpeningSteps { passes },
-            (ShrinkStage::OpeningSteps { passes }, false) => ShrinkStage::OpeningSteps {
+            (ShrinkStage::Whole, true) => ShrinkStage::Beginning { passes: 0 },
+            (ShrinkStage::Whole, false) | (ShrinkStage::Finished, _) => ShrinkStage::Finished,
+            (ShrinkStage::Beginning { passes }, true) => ShrinkStage::Beginning { passes },
+            (ShrinkStage::Beginning { passes }, false) => ShrinkStage::Beginning {
                 passes: middle(passes, &self.best),
             },
             // The piece that follows has moved to this index.
             (ShrinkStage::Pieces { length, at, .. }, true) => ShrinkStage::Pieces {
                 length,
                 at,
-                fruitful: true,
+                has_removed: true,
             },
             (
                 ShrinkStage::Pieces {
                     length,
                     at,
-                    fruitful,
+                    has_removed,
                 },
                 false,
             ) => ShrinkStage::Pieces {
                 length,
                 at: at + length,
-                fruitful,
+                has_removed,
             },
         };
         if let Some(tried) = tried.filter(|_| fails) {
             self.best = tried;
         }
-        self.settle();
+        self.skip_finished_stages();
     }
 
-    /// Goes on to the next stage when the current one has nothing left to try.
-    fn settle(&mut self) {
+    /// Goes on to the next stage that has something left to try.
+    fn skip_finished_stages(&mut self) {
         let units = self.best.len();
-        if let ShrinkStage::OpeningSteps { passes } = self.stage
+        if let ShrinkStage::Beginning { passes } = self.stage
             && passes + 1 >= units
         {
             self.stage = ShrinkStage::Pieces {
                 length: (units / 2).max(1),
                 at: 0,
-                fruitful: false,
+                has_removed: false,
             };
         }
         while let ShrinkStage::Pieces {
             length,
             at,
-            fruitful,
+            has_removed,
         } = self.stage
             && (at >= units || length >= units)
         {
             self.stage = match length {
-                1 if !fruitful || units < 2 => ShrinkStage::ProgramEnd,
+                1 if !has_removed || units < 2 => ShrinkStage::Finished,
                 _ => ShrinkStage::Pieces {
                     length: (length / 2).max(1),
                     at: 0,
-                    fruitful: false,
+                    has_removed: false,
                 },
             };
         }
     }
 
+    /// Returns the best subset without the `length` units from `at` on.
     fn without(&self, at: usize, length: usize) -> Vec<usize> {
         let end = (at + length).min(self.best.len());
         [&self.best[..at], &self.best[end..]].concat()
@@ -144,7 +144,7 @@ mod tests {
             tries += 1;
             assert!(tries < 10_000, "it does not end");
             let failed = fails(&next);
-            search.tell(failed);
+            search.record(failed);
             assert!(!failed || search.best() == next, "what fails is kept");
         }
         (search.best, tries)

@@ -52,7 +52,7 @@ pub struct Simulation<'a> {
     entered: Vec<usize>,
     /// Queries to the host that have not been answered.
     pub queries: Vec<HostQuery>,
-    /// All other actions, as text, in order: `go 0`, `finish 1`, `resume 1`, `kill 0`, `sweep`, `memory`.
+    /// All other actions, as text, in order: `go 0`, `finish 1`, `resume 1`, `kill 0`, `reap`, `memory`.
     pub done: Vec<String>,
     /// The world's result; none before its end.
     pub result: Option<WorldResult>,

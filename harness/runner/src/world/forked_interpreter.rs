@@ -1,5 +1,5 @@
-//! An interpreter that has imported torch already: the zygote from which ranks will be forked. What is asked of torch before
-//! they start is asked there, so that torch is imported once.
+//! Runs Python scripts in processes that are forked from a zygote, which has imported torch already. A run that probes platforms
+//! in this way imports torch once: the zygote is the one from which its ranks are forked later.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -16,50 +16,50 @@ use super::LocalLauncher;
 use super::zygote::Zygote;
 use allranks_protocol::ForkedScript;
 
-/// Asks scripts in processes that are forked from a launcher's zygote.
+/// Runs Python scripts in processes that are forked from a launcher's zygote.
 #[derive(Clone, Debug)]
-pub struct Imported {
+pub struct ForkedInterpreter {
     launcher: Arc<LocalLauncher>,
     runtime: Handle,
-    /// The zygote; none if it could not be started, which is not tried again for a question.
+    /// The zygote, once it has been started; none if that failed, which is not tried again for a script.
     zygote: Arc<OnceCell<Option<Arc<Zygote>>>>,
 }
 
-impl Imported {
-    /// Makes one on a launcher, and has its zygote started in the background.
+impl ForkedInterpreter {
+    /// Starts the launcher's zygote in the background, on this runtime.
     #[must_use]
     pub fn new(launcher: Arc<LocalLauncher>, runtime: Handle) -> Self {
-        let imported = Self {
+        let interpreter = Self {
             launcher,
             runtime,
             zygote: Arc::default(),
         };
-        let warmed = imported.clone();
-        imported.runtime.spawn(async move {
-            warmed.zygote().await;
+        let in_background = interpreter.clone();
+        interpreter.runtime.spawn(async move {
+            in_background.zygote().await;
         });
-        imported
+        interpreter
     }
 
     async fn zygote(&self) -> Option<&Arc<Zygote>> {
-        let started = async { self.launcher.warm().await.ok() };
+        let started = async { self.launcher.default_zygote().await.ok() };
         self.zygote.get_or_init(|| started).await.as_ref()
     }
 
-    /// Runs a script with `question` as its one argument, in JSON, and with this process's environment changed by `env`; returns
-    /// what it wrote, and how it ended: none if that took longer than `limit`. Waits until torch is imported. Must not
-    /// be called on a thread of the runtime.
+    /// Runs a script with `argument`, in JSON, as its only argument, and with this process's environment changed by `env`. Returns
+    /// its output, and its exit status; `None` if it ran for longer than `limit` and was killed. Waits until the zygote has
+    /// imported torch. Must not be called on a thread of the runtime.
     ///
     /// # Errors
-    /// There is no zygote, or it cannot fork: an interpreter must be started for the question.
-    pub fn ask<'a>(
+    /// There is no zygote, or it cannot fork. The script can then run in an interpreter of its own.
+    pub fn run_script<'a>(
         &self,
         script: &str,
-        question: &Value,
+        argument: &Value,
         env: impl IntoIterator<Item = (&'a String, &'a String)>,
         limit: Duration,
     ) -> io::Result<(String, Option<ExitStatus>)> {
-        // What is no text cannot be sent; the same holds for ranks.
+        // Variables that are not UTF-8 cannot be sent in a frame, and are left out, as for ranks.
         let text = |value: OsString| value.into_string().ok();
         let mut environment: BTreeMap<String, String> = std::env::vars_os()
             .filter_map(|(name, value)| Some((text(name)?, text(value)?)))
@@ -70,11 +70,11 @@ impl Imported {
         );
         let script = ForkedScript {
             text: script.to_owned(),
-            argument: question.to_string(),
+            argument: argument.to_string(),
         };
         self.runtime.block_on(async {
             match self.zygote().await {
-                Some(zygote) => Zygote::ask(zygote, script, environment, limit).await,
+                Some(zygote) => Zygote::run_script(zygote, script, environment, limit).await,
                 None => Err(io::Error::other("torch could not be imported")),
             }
         })
