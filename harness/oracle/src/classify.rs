@@ -1,8 +1,8 @@
 //! Finds the bug that explains a wrong answer.
 //!
-//! First what is wrong (a bystander, a guard, an input, a tensor that is not the root's, a result), then, for results,
-//! the first [hypothesis](super::bug_model) that predicts what came back on **every** wrong rank. Only if none does
-//! on all elements are they tried on the wrong elements alone: then the sentence says on how many.
+//! First it finds what is wrong: a bystander, a guard band, an input, a tensor that is not the root's, or a result. For results
+//! it then looks for the first [hypothesis](super::bug_model) that predicts all elements on **every** wrong rank. If there is
+//! none, a hypothesis need only predict the wrong elements, and the sentence says how many these are.
 
 use super::Class;
 use super::bug_model::{BugModel, hypotheses};
@@ -19,7 +19,7 @@ use allranks_model::axes::Values;
 use allranks_model::dtype::{DTypeKind, ReduceOp};
 use allranks_model::op::Op;
 
-/// How many times farther from the exact result than the bound allows an error still counts as one of arithmetic.
+/// An error up to this multiple of the bound still counts as one of arithmetic.
 const REACH: f64 = 1024.0;
 /// The same for rounding to one side, each of which may be off by twice as much as one to nearest.
 const REACH_OF_ROUNDING: f64 = 4.0;
@@ -54,7 +54,7 @@ pub(super) fn classify<'a>(comparison: Comparison<'a>, wrong: &[Wrong<'a>]) -> (
         .partition(|element| is_target(element));
     let guard = guard(&ours);
     let (results, inputs) = (!targets.is_empty(), !others.is_empty());
-    let case = Case {
+    let wrong_elements = WrongElements {
         comparison,
         ranks: targets
             .iter()
@@ -68,7 +68,7 @@ pub(super) fn classify<'a>(comparison: Comparison<'a>, wrong: &[Wrong<'a>]) -> (
         elements: targets,
     };
     let (class, mut notes) = match guard {
-        _ if results => match (case.class(), guard) {
+        _ if results => match (wrong_elements.class(), guard) {
             ((Class::Unclassified, _), Some(guard)) => (guard, String::new()),
             (class, _) => class,
         },
@@ -111,8 +111,8 @@ fn guard(ours: &[(u32, &Wrong<'_>)]) -> Option<Class> {
     })
 }
 
-/// Wrong elements of results.
-struct Case<'a> {
+/// The wrong elements of results, which one class must explain.
+struct WrongElements<'a> {
     comparison: Comparison<'a>,
     /// On these ranks.
     ranks: Vec<u32>,
@@ -120,7 +120,7 @@ struct Case<'a> {
     elements: Vec<ElementRef<'a>>,
 }
 
-impl<'a> Case<'a> {
+impl<'a> WrongElements<'a> {
     fn class(&self) -> (Class, String) {
         let comparison = self.comparison;
         let facts = &comparison.prepared.facts;
@@ -179,8 +179,8 @@ impl<'a> Case<'a> {
         found(comparison, &self.elements).unwrap_or_else(|| (Class::Unclassified, self.places(of)))
     }
 
-    /// Returns true if a hypothesis that predicts all wrong elements also predicts most elements of the blocks that they lie in: a few
-    /// that it fits by chance are no proof of it.
+    /// Returns true if a hypothesis that predicts all wrong elements also predicts most elements of their blocks. Otherwise it
+    /// may fit a few wrong elements by chance.
     fn is_most(&self, bug: BugModel) -> bool {
         let (mut predicted, mut all) = (0_usize, 0_usize);
         let mut last: Option<ElementRef<'a>> = None;
@@ -270,7 +270,7 @@ impl<'a> Case<'a> {
         holds && self.ranks.iter().all(|rank| on(*rank))
     }
 
-    /// A call that changed nothing has a name of its own where the output was separate, or strided.
+    /// Returns a more exact class for a call that changed nothing, if its output was a separate tensor, or strided.
     fn refined(&self, class: Class) -> Class {
         match class {
             Class::NoOp if !self.comparison.prepared.facts.dense => Class::StridedOutputLost,
@@ -404,7 +404,7 @@ impl<'a> Case<'a> {
         comparison.is(comparison.got(element), Value { bits, slack })
     }
 
-    /// Returns the class of elements of which some are beyond their bound and all are rounded to one side.
+    /// Returns the class of elements that are all rounded to one side, and some of which exceed their bound.
     fn one_sided(&self) -> Option<Class> {
         let near =
             self.all(|element| self.is_near(element) || self.is_within(REACH_OF_ROUNDING, element));

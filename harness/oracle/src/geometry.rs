@@ -59,7 +59,7 @@ pub(super) struct TensorGeometry {
     pub offset: usize,
     /// Elements of storage from one row to the next; 0 if all rows are one.
     pub step: usize,
-    /// Elements of a row; 1 where rows follow each other without more ado.
+    /// Elements of a row; 1 if rows follow each other without gaps.
     pub width: usize,
     /// Elements of storage from one element of a row to the next.
     pub near: usize,

@@ -42,7 +42,8 @@ pub(super) fn ignored_strides(comparison: Comparison<'_>, ranks: &[u32]) -> Opti
     })
 }
 
-/// Returns true if what ranks hold is the result of writing every element of an output that overlaps itself, with strides or without.
+/// Returns true if what ranks hold is the result of writing every element of an output that overlaps itself, with strides or
+/// without.
 pub(super) fn is_written_in_some_order(comparison: Comparison<'_>) -> bool {
     let ranks = 0..comparison.prepared.steps.len() as u32;
     ranks.clone().all(|rank| {
@@ -139,8 +140,8 @@ fn others_in_memory_order(comparison: Comparison<'_>, rank: u32, in_input: bool)
     Some(any)
 }
 
-/// Returns true if a rank's payload is its own contribution, copied to the output with strides, and then the others' combined with
-/// what lies where a dense output would, gaps included; the others may have been read with strides or without.
+/// Returns true if a rank's payload is its own contribution, copied to the output with strides, and then the others' combined
+/// with what lies where a dense output would, gaps included; the others may have been read with strides or without.
 fn added_in_memory_order(comparison: Comparison<'_>, rank: u32) -> bool {
     [true, false]
         .into_iter()

@@ -1,6 +1,6 @@
-//! Observes the backend's arithmetic in right answers: how narrow floats were accumulated, and whether the same sum came out the
-//! same again. In: a check of random values and the ranks' answers. Out: names and values for the report, and whether they are
-//! what the platform file promises.
+//! Observes the backend's arithmetic: in which precision floats of 16 bits and fewer were accumulated, and whether the same sum
+//! gave the same bits again. In: a check of random values and the ranks' answers. Out: names and values for the report, and the
+//! promise of the platform file that the answers break, if any.
 
 use std::collections::BTreeMap;
 
@@ -18,9 +18,9 @@ use allranks_model::dtype::{DTypeKind, ReduceOp};
 /// What was seen of a backend: a name and a value each.
 pub type Observations = BTreeMap<String, String>;
 
-/// Elements that accumulation is judged by.
+/// Largest number of elements by which accumulation is judged.
 const ENOUGH: usize = 2048;
-/// Fewer tell nothing: some order of adding may happen to round none of them wrongly.
+/// Smallest number of such elements. With fewer, some order of adding may round all of them correctly by chance.
 const FEW: usize = 96;
 
 /// The names of observations.
@@ -30,8 +30,8 @@ const ROUNDS: &str = "rounds";
 const STABLE: &str = "stable-across-sizes";
 
 impl Prepared {
-    /// Returns what the answers show of the backend's arithmetic; empty if the check shows nothing. They need not be right, but of
-    /// the form of the step.
+    /// Returns what the answers show of the backend's arithmetic; empty if the check shows nothing. The answers need not be
+    /// right, but must have the form of the step.
     #[must_use]
     pub fn observe(&self, replies: &[RankReply]) -> Observations {
         let mut seen = Observations::new();
@@ -87,9 +87,9 @@ fn yes_or_no(yes: bool) -> String {
 }
 
 impl<'a> Comparison<'a> {
-    /// Returns how sums of narrow floats were accumulated: `None` if the data do not tell. Sums that are as near to the exact one
-    /// as adding in float32 and rounding once explains were accumulated so, if adding in the dtype, in none of the usual
-    /// orders, would have come as near.
+    /// Returns the precision in which sums of narrow floats were accumulated; `None` if the data do not show it. It is float32
+    /// if the sums are as near to the exact ones as float32 with one rounding makes them, and no usual order of adding in the
+    /// dtype does.
     fn accumulation(self) -> Option<Accumulation> {
         let purpose = self.prepared.facts.purpose;
         let narrow = precision(purpose.dtype).is_some_and(|bits| bits <= 11);
@@ -156,7 +156,7 @@ impl<'a> Comparison<'a> {
         })
     }
 
-    /// One after the other, rounded every time.
+    /// Returns the sum of elements that are added one after another in the dtype, rounded at each addition.
     fn added_in_dtype(self, elements: &[Contribution]) -> u128 {
         let reduction = Reduction {
             dtype: self.prepared.facts.purpose.dtype,
@@ -168,8 +168,8 @@ impl<'a> Comparison<'a> {
         combine_one(reduction, &self.list(elements))
     }
 
-    /// Returns whether repeated calls gave the same bits on every rank, and whether a call on data that go on gave the same
-    /// beginning; none if nothing was repeated.
+    /// Returns whether repeated calls gave the same bits on every rank, and whether a call on longer data gave the same bits
+    /// for their common beginning; none if nothing was repeated.
     fn repetition(self) -> Option<(bool, bool)> {
         if !self.prepared.facts.purpose.repeated {
             return None;

@@ -4,8 +4,8 @@
 use super::comparison::{Comparison, Contribution, ElementRef};
 use allranks_model::dtype::ReduceOp;
 
-/// Returns true if an element combines, with this operator, what some members that follow each other in the group contributed to a
-/// slot: one of them, or several, or all.
+/// Returns true if an element combines, with this operator, what some members that follow each other in the group contributed
+/// to a slot: one of them, or several, or all.
 pub(super) fn combines_some(
     comparison: Comparison<'_>,
     element: &ElementRef<'_>,

@@ -214,7 +214,8 @@ fn suit(bytes: &mut [u8], ones: &[u8], finite: Option<usize>) {
     }
 }
 
-/// Returns the size in bytes of an element whose sentinel must not be NaN, because NaN may be the result; `None` if it may be NaN.
+/// Returns the size in bytes of an element whose sentinel must not be NaN, because NaN may be the result; `None` if it may be
+/// NaN.
 fn finite(purpose: Purpose) -> Option<usize> {
     (purpose.mode == CompareMode::Special).then(|| purpose.dtype.size())
 }

@@ -2,7 +2,7 @@
 
 use super::{Mismatch, Observations, Prepared, RankReply, RankStep, StackPrepared};
 
-/// A check made ready.
+/// A check with its inputs and expected bytes.
 #[derive(Debug)]
 pub enum PreparedCheck {
     /// Of an op.
@@ -46,8 +46,8 @@ impl PreparedCheck {
         }
     }
 
-    /// Compares what every rank holds after a call of an op that raised with what it was sent. A layer above c10d makes tensors of
-    /// its own, and of these nothing is said.
+    /// Compares what every rank holds after a refused call of an op with what it was sent; returns the first difference. None
+    /// for a layer above c10d, which makes tensors of its own.
     #[must_use]
     pub fn written(&self, replies: &[RankReply]) -> Option<Mismatch> {
         match self {
@@ -56,7 +56,8 @@ impl PreparedCheck {
         }
     }
 
-    /// Looks for the data of a mismatch that has no name in other calls of ops, each with words for it; what has a name keeps it.
+    /// Classifies a mismatch that is unclassified so far, if its data are those of another call of an op. `others` are the
+    /// candidates, each with its name in the sentence.
     #[must_use]
     pub fn named_by_others<'o>(
         &self,

@@ -1,4 +1,4 @@
-//! Finds out how results that cannot be exact were rounded: to nearest, stochastically, or always to one side.
+//! Determines how inexact results were rounded: to nearest, stochastically, or always to one side.
 //!
 //! In: answers to a check of random values, each of which may be within its bound. Out: whether they are what rounding to
 //! nearest, ties to even, gives. A result of at most two contributions is rounded once, so it must have the expected bits. Of
@@ -21,17 +21,17 @@ use super::special_values::smallest_normal;
 use allranks_model::axes::Values;
 use allranks_model::dtype::{DTypeKind, ReduceOp};
 
-/// Inexact results that are rounded once, below which nothing is said of them.
+/// Smallest number of inexact results with one rounding each from which a conclusion is drawn.
 const ENOUGH_ROUNDED_ONCE: usize = 24;
-/// Inexact results that are rounded several times, below which nothing is said of them.
+/// Smallest number of inexact results with several roundings each from which a conclusion is drawn.
 const ENOUGH: usize = 256;
-/// Results that are looked at.
+/// Largest number of results that are examined.
 const MOST: usize = 1 << 16;
-/// The part of the errors of repeated rounding that must lie to one side. To nearest it is a half.
+/// The share of the errors of repeated rounding that must lie on one side. Rounding to nearest gives a half.
 const ONE_SIDED: f64 = 0.75;
-/// The part of the wrong results of one rounding that must lie to one side.
+/// The share of the wrong results of one rounding that must lie on one side.
 const NEARLY_ALL: f64 = 0.95;
-/// Standard deviations within which a count is taken for chance.
+/// A count within this many standard deviations of its mean is taken for chance.
 const SIGMAS: f64 = 5.0;
 
 /// The side of the exact result on which errors lie.
@@ -237,8 +237,8 @@ fn rounded_once(numbers: &[Rounded]) -> Option<Rounding> {
     })
 }
 
-/// Returns true if as many results are not the nearest numbers, and on either side, as stochastic rounding explains; among ties, and among
-/// the others.
+/// Returns true if as many results are not the nearest numbers, and on either side, as stochastic rounding explains; among
+/// ties, and among the others.
 fn is_stochastic(numbers: &[&Rounded]) -> bool {
     let (ties, others): (Vec<&Rounded>, Vec<_>) =
         numbers.iter().partition(|number| number.chance() == 0.5);

@@ -1,5 +1,5 @@
-//! Searches for the origin of the data in wrong elements: a transformed copy of the expected data, data of another place in the
-//! same call or of another call, or what lies beside the right place in memory.
+//! Searches for the origin of wrong data: the expected data in another form, data from elsewhere in the same call or from another
+//! call, or data next to the right address in memory.
 //!
 //! In: the wrong elements of results. Out: the class that explains **every** one of them; none if there is no such class.
 
@@ -12,12 +12,12 @@ use super::format::parts;
 use super::rank_plan::Origin;
 use allranks_model::dtype::{DType, DTypeKind, ReduceOp};
 
-/// How many bytes beside the right place are looked at.
+/// Largest distance in bytes from the right address that is searched.
 const BESIDE: i64 = 512;
-/// Elements of fewer bytes are alike by chance too often to be looked for among all others.
+/// Elements of fewer bytes are equal by chance too often to be searched for among all others.
 const TELLING: usize = 4;
 
-/// Returns the class of elements whose data were found.
+/// Returns the class that explains all these elements, and what to add to its sentence; none if the search finds none.
 pub(super) fn found(
     comparison: Comparison<'_>,
     elements: &[ElementRef<'_>],
@@ -29,7 +29,7 @@ pub(super) fn found(
         .or_else(|| elsewhere(comparison, elements))
 }
 
-/// Returns the class of elements that are the expected ones, all changed in the same way.
+/// Returns the class if every element is the expected one, changed in the same way.
 fn transformed(comparison: Comparison<'_>, elements: &[ElementRef<'_>]) -> Option<Class> {
     let facts = &comparison.prepared.facts;
     let dtype = facts.purpose.dtype;
@@ -92,7 +92,8 @@ fn transformed(comparison: Comparison<'_>, elements: &[ElementRef<'_>]) -> Optio
     }
 }
 
-/// Returns true if MIN or MAX gave one and the same number wherever the right ones, at least two, lie beyond it.
+/// Returns true if MIN or MAX began with a wrong identity: it gave the same number for all, at least two, results beyond that
+/// number.
 fn began_elsewhere(comparison: Comparison<'_>, elements: &[ElementRef<'_>]) -> bool {
     let facts = &comparison.prepared.facts;
     let is_min = match facts.purpose.reduce {
@@ -122,7 +123,7 @@ fn began_elsewhere(comparison: Comparison<'_>, elements: &[ElementRef<'_>]) -> b
             .all(|element| element.piece.after != Origin::Keep && comparison.got(element) == began)
 }
 
-/// The same for integers.
+/// Returns the class if every integer is the expected one, changed in the same way.
 fn whole_numbers(comparison: Comparison<'_>, elements: &[ElementRef<'_>]) -> Option<Class> {
     let facts = &comparison.prepared.facts;
     let bits = 8 * comparison.size() as u32;
@@ -216,8 +217,8 @@ fn whole_numbers(comparison: Comparison<'_>, elements: &[ElementRef<'_>]) -> Opt
     }
 }
 
-/// Every element is the result of its contributions' bits if they are taken for numbers of another type, or of one of half the
-/// size.
+/// Returns the class if every element is the result of its contributions when their bits are read as numbers of another type,
+/// or of a type of half the size.
 fn as_other_type(comparison: Comparison<'_>, elements: &[ElementRef<'_>]) -> Option<Class> {
     let facts = &comparison.prepared.facts;
     let op = facts.purpose.reduce?;
@@ -255,7 +256,7 @@ fn as_other_type(comparison: Comparison<'_>, elements: &[ElementRef<'_>]) -> Opt
         let has_numbers = !matches!(dtype.kind(), DTypeKind::Bool | DTypeKind::Complex);
         *dtype != own && fits && has_numbers && op.is_defined_for(*dtype)
     };
-    // Of few elements, or of elements of one byte, some are alike by chance.
+    // Few elements, or elements of one byte, may match by chance.
     if op == ReduceOp::PremulSum || own == DType::Bool || elements.len() * whole < 16 {
         return None;
     }
@@ -264,7 +265,7 @@ fn as_other_type(comparison: Comparison<'_>, elements: &[ElementRef<'_>]) -> Opt
     Some(Class::CombinedAs(found))
 }
 
-/// Every element is what lies so many bytes from the element that should have been moved, the same number on each rank.
+/// Returns the class if every element was read at the same distance, in bytes, from the right address.
 fn address_shifted(comparison: Comparison<'_>, elements: &[ElementRef<'_>]) -> Option<Class> {
     let prepared = comparison.prepared;
     let source = |element: &ElementRef<'_>, by: i64| {
@@ -285,7 +286,7 @@ fn address_shifted(comparison: Comparison<'_>, elements: &[ElementRef<'_>]) -> O
             own.iter()
                 .all(|element| source(element, *by) == Some(comparison.got(element)))
         };
-        // Of few elements, or of elements of one byte, some are alike by chance.
+        // Few elements, or elements of one byte, may match by chance.
         let are_enough = own.len() * comparison.size() >= 16;
         let mut places = (1..=BESIDE).flat_map(|by| [-by, by]);
         are_enough.then(|| places.find(explains)).flatten()
@@ -295,7 +296,7 @@ fn address_shifted(comparison: Comparison<'_>, elements: &[ElementRef<'_>]) -> O
     shifts?.first().copied().map(Class::AddressShifted)
 }
 
-/// Returns the class of elements each of which belongs to another place of the same call.
+/// Returns the class if every element belongs to another place of the same call.
 fn elsewhere(comparison: Comparison<'_>, elements: &[ElementRef<'_>]) -> Option<(Class, String)> {
     if comparison.size() < TELLING || comparison.prepared.facts.purpose.dtype == DType::Bool {
         return None;
@@ -335,7 +336,7 @@ fn elsewhere(comparison: Comparison<'_>, elements: &[ElementRef<'_>]) -> Option<
     })
 }
 
-/// Returns true if every wrong element combines what some ranks contributed to this call with what the others contributed to another.
+/// Returns true if every wrong element combines the contributions of some ranks to this call with those of the others to `other`.
 pub(super) fn crosses(
     comparison: Comparison<'_>,
     elements: &[ElementRef<'_>],
@@ -371,15 +372,14 @@ pub(super) fn crosses(
                 .is_some_and(|value| comparison.is(comparison.got(element), value))
         })
     };
-    // Of few elements, or of elements of one byte, some are alike by chance.
+    // Few elements, or elements of one byte, may match by chance.
     elements.len() * comparison.size() >= 16
         && members
             .iter()
             .all(|rank| (1..1 << members.len()).any(|mask| explains(*rank, mask)))
 }
 
-/// Returns true if every wrong element belongs to another call, by the data of which `other` was made ready: one of its results, or of
-/// what ranks contributed to it.
+/// Returns true if every wrong element belongs to the call of `other`: it is one of that call's results or contributions.
 pub(super) fn holds_data_of(
     comparison: Comparison<'_>,
     elements: &[ElementRef<'_>],

@@ -63,8 +63,8 @@ pub(super) enum Breadth {
 }
 
 impl Prepared {
-    /// Returns the first attempt whose data distinguish every alternative on every rank; failing that, on some rank; failing that, the
-    /// first. Large tensors need no second attempt.
+    /// Returns the first attempt whose data distinguish every alternative on every rank; failing that, on some rank; failing
+    /// that, the first. Large tensors need no second attempt.
     pub(super) fn best(attempt: impl Fn(u32) -> Self) -> Self {
         let first = attempt(0);
         let chance = match first.facts.purpose.dtype.kind() {

@@ -53,7 +53,8 @@ impl Prepared {
         Some(*self.mismatch(comparison, &written, class, note.to_owned()))
     }
 
-    /// Looks for the data of a mismatch that has no name in other calls, each with words for it; what has a name keeps it.
+    /// Classifies a mismatch that is unclassified so far, if its data are those of another call. `others` are the candidates,
+    /// each with its name in the sentence.
     #[must_use]
     pub fn named_by_others<'o>(
         &self,
@@ -95,8 +96,8 @@ impl Prepared {
         }
     }
 
-    /// Returns what the results hold after a refusal, if every element that was written holds the same kind of thing. Nothing is said of
-    /// ranks without a result.
+    /// Returns a clause on what the results hold after a refusal, if all elements that were written hold the same kind of data.
+    /// Ranks without a result are left out.
     fn what_was_written(&self, comparison: Comparison<'_>, written: &[Wrong<'_>]) -> &'static str {
         let results = || {
             let elements = written.iter().flat_map(|wrong| &wrong.elements);
@@ -506,8 +507,8 @@ fn disagreement(comparison: Comparison<'_>) -> Option<ElementRef<'_>> {
     })
 }
 
-/// Returns the first element where MIN or MAX of a NaN and numbers is a NaN, if elsewhere it is a number, or the other way round:
-/// each is right, but not now this and now that.
+/// Returns the first element at which MIN or MAX treats NaN differently than at an earlier one: the result of a NaN and numbers
+/// may be a NaN or a number, but must be the same everywhere.
 fn flaky(comparison: Comparison<'_>) -> Option<ElementRef<'_>> {
     let facts = &comparison.prepared.facts;
     let compares = matches!(facts.purpose.reduce, Some(ReduceOp::Min | ReduceOp::Max));

@@ -54,8 +54,8 @@ struct CommonDraw {
 }
 
 impl CommonDraw {
-    /// Returns true at the indices, one in eight, at which the result of a comparison is to lie on the side of zero that loses, so
-    /// that a comparison that begins with zero is wrong.
+    /// Returns true at the indices, one in eight, at which the result of a comparison is to lie on the side of zero that loses,
+    /// so that a comparison that begins with zero is wrong.
     fn is_beyond_zero(&self) -> bool {
         self.word & 7 == 0
     }

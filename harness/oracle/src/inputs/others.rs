@@ -77,8 +77,9 @@ impl<R: Real> Draw for GaussianFactor<R> {
     }
 }
 
-/// Floats to be compared: normal values of every exponent and either sign, and for the rank whose turn it is one that
-/// nearly always wins, so that every rank matters. NaN, zeros and denormals, on which backends differ, belong to [`Special`](super::special::Special).
+/// Floats to be compared: normal values of every exponent and either sign, and for the rank whose turn it is one that nearly
+/// always wins, so that every rank matters. NaN, zeros and denormals, on which backends differ, belong to
+/// [`Special`](super::special::Special).
 pub(super) struct Finite<R> {
     largest_wins: bool,
     element: PhantomData<R>,

@@ -25,7 +25,8 @@ impl PlanBuilder<'_> {
         }
     }
 
-    /// Returns the number that decides a tensor's size: of several tensors in one call, each its own; of repeated calls, the last.
+    /// Returns the number that decides a tensor's size: of several tensors in one call, each its own; of repeated calls, the
+    /// last.
     fn extended(&self, item: u32) -> u32 {
         match self.check.op.is_coalesced() {
             true => item,

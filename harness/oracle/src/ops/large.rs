@@ -1,4 +1,5 @@
-//! Tensors that are too large for the control connection: a rank makes each by repeating a small one, and returns windows of it.
+//! Ops on tensors that are too large for the control connection. A rank makes each tensor by repeating a small one, and returns
+//! only windows of it.
 //!
 //! The small one, the tile, is made of blocks of 61 elements, 17 of them: sizes that share no factor with a power of two,
 //! so that an index that lost its upper bits, or a count that overflowed, meets other data. A window is one block long and

@@ -1,9 +1,9 @@
 //! Distributed checkpoints: a matrix that all ranks save in one placement, and that all or fewer load in another.
 //!
-//! Tensors: `saved`, the rank's part when it is saved; `loaded`, its part when it is loaded; `plain`, a tensor that is no DTensor and
-//! the same on all ranks, and `loaded_plain`. With `save: later` also `after`, what
-//! the rank's part is overwritten with as soon as `async_save` has returned, and `addend` and `sum`, an all_reduce that is made
-//! before the save is waited for. With a fault `refused`, which is 1 if `load` raised, and nothing else.
+//! Tensors: `saved`, the rank's part when it is saved; `loaded`, its part when it is loaded; `plain`, a tensor that is no
+//! DTensor and the same on all ranks, and `loaded_plain`. With `save: later` also `after`, what the rank's part is overwritten
+//! with as soon as `async_save` has returned, and `addend` and `sum`, an all_reduce that is made before the save is waited for.
+//! With a fault `refused`, which is 1 if `load` raised, and nothing else.
 
 use serde_json::json;
 

@@ -1,4 +1,5 @@
-//! The classes of wrong answers above c10d: the first line of a failure. Names are stable, because result and expectations files hold them.
+//! The classes of wrong answers above c10d: the first line of a failure. Names are stable, because result and expectations
+//! files hold them.
 
 /// What an answer looks like, and so which bug to look for.
 #[derive(

@@ -1,9 +1,9 @@
 //! What a layer is given and must give back, as numbers.
 //!
 //! All numbers are integers times the number of ranks, so small that every sum in any order, its division by the number of
-//! ranks before or after, and a step of an optimiser with rate 1/2 are exact in the element type: tolerance is 0 but where an entry
-//! says how far its numbers may be off ([`Entry::within`]).
-//! A gradient of `Σ w·x` is `x` itself: expected gradients are drawn numbers and no outcome of any kernel.
+//! ranks before or after, and a step of an optimiser with rate 1/2 are exact in the element type: tolerance is 0 but where an
+//! entry says how far its numbers may be off ([`Entry::within`]). A gradient of `Σ w·x` is `x` itself: expected gradients are
+//! drawn numbers and no outcome of any kernel.
 
 use serde_json::Value;
 

@@ -1,4 +1,5 @@
-//! Compares random numbers. Their values are not known, only which ranks must have the same ones, and which different ones.
+//! Compares random numbers that ranks drew. Their values are not known, only which ranks must have drawn the same numbers and
+//! which different ones.
 
 use std::collections::BTreeMap;
 
@@ -15,8 +16,8 @@ pub(super) struct WrongDraw {
     pub name: String,
 }
 
-/// Returns what is wrong with the first tensor whose random numbers are not the same on the ranks that must have the same, or are
-/// on others; `None` if nothing is.
+/// Returns what is wrong with the first tensor whose random numbers differ on ranks that must have the same ones, or agree on
+/// ranks that must have different ones; `None` if no tensor is wrong.
 pub(super) fn wrong(
     ranks: &[Vec<Placed>],
     steps: &[RankStep],

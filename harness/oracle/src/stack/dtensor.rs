@@ -174,7 +174,8 @@ impl Redistribution {
         (terms.len() + 1) as f64 * unit * largest
     }
 
-    /// Returns a matrix without the last parts along a dimension of the mesh that are not empty, for each dimension that divides it.
+    /// Returns a matrix without the last parts along a dimension of the mesh that are not empty, for each dimension that
+    /// divides it.
     fn without_last(
         self,
         matrix: &[f64],

@@ -3,8 +3,8 @@
 //! The loss of a step is the sum of all parameters times their inputs. Tensors: `parameter.P`, what a rank has in full before
 //! sharding (each its own, so that a shard that comes from elsewhere is seen); for step S `input.S.P`; `gathered.S.P`, the
 //! parameter as the forward has it; `returned.S.P`, the input's gradient, which is the parameter as the backward has it;
-//! `gradient.S.P` and `shard.S.P`, the rank's shard of the gradient and, after the optimiser's step, of the parameter; `full.S.P`,
-//! all shards together after it. Where gradients are clipped, `norm.S`, the norm of all of them before that.
+//! `gradient.S.P` and `shard.S.P`, the rank's shard of the gradient and, after the optimiser's step, of the parameter;
+//! `full.S.P`, all shards together after it. Where gradients are clipped, `norm.S`, the norm of all of them before that.
 
 use serde_json::json;
 

@@ -187,8 +187,9 @@ impl Calls {
     }
 
     /// Returns by how much an average of such numbers may differ from the exact one. A backend may multiply each number by the
-    /// rounded inverse of their count, in a fused multiply-add or before the sum, as NCCL does (`ncclAvg` is a sum with a factor,
-    /// `FuncPreMulSum` in its reduce_kernel.h): for n numbers that is an error of two roundings for each and one for each addition,
+    /// rounded inverse of their count, in a fused multiply-add or before the sum, as NCCL does (`ncclAvg` is a sum with a
+    /// factor, `FuncPreMulSum` in its reduce_kernel.h): for n numbers that is an error of two roundings for each and one for
+    /// each addition,
     /// (n + 1) · u · |x| with the unit roundoff u and the largest number x. Of counts that are powers of two the inverse is exact.
     fn rounding(self, numbers: &[Vec<f64>]) -> f64 {
         let count = self.size();

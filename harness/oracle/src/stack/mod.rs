@@ -1,8 +1,9 @@
 //! Layers above c10d: what each rank is given, and the bytes expected of it.
 //!
 //! In: a [`StackCheck`]. Out: one step for each rank, with one call; and, when the ranks have answered, how many elements were
-//! compared on each or a classified [`Mismatch`](crate::Mismatch). A layer is a function from its options to the numbers that each rank is given
-//! and must give back, together with the numbers that known bugs would leave; nothing else is known of it here.
+//! compared on each or a classified [`Mismatch`](crate::Mismatch). A layer is a function from its options to the numbers that
+//! each rank is given and must give back, together with the numbers that known bugs would leave; nothing else is known of it
+//! here.
 //!
 //! | module | holds |
 //! |---|---|

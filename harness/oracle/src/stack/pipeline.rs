@@ -1,8 +1,8 @@
 //! Pipelines: stages, one or two on each rank, each of which multiplies by its weight and adds its bias.
 //!
-//! Tensors: `weight.K` and `bias.K` of the rank's stage K; for step S on the rank of the first stage `input.S`, on that of the last
-//! one `target.S`, what the output is multiplied with before it is summed, and `output.S`; on every rank `gradient.S.K.weight` and
-//! `gradient.S.K.bias`.
+//! Tensors: `weight.K` and `bias.K` of the rank's stage K; for step S on the rank of the first stage `input.S`, on that of the
+//! last one `target.S`, what the output is multiplied with before it is summed, and `output.S`; on every rank
+//! `gradient.S.K.weight` and `gradient.S.K.bias`.
 
 use serde_json::json;
 

@@ -1,4 +1,5 @@
-//! Tensor parallelism: two linear layers, the first divided by columns (`ColwiseParallel`), the second by rows (`RowwiseParallel`).
+//! Tensor parallelism: two linear layers, the first divided by columns (`ColwiseParallel`), the second by rows
+//! (`RowwiseParallel`).
 //!
 //! Tensors: `input` (the rank's rows of it under sequence parallelism), `weight.L` and `bias.L` of layer L in full (each rank has
 //! its own; the first rank's are handed out), `cotangent`, what the output is multiplied with before it is summed; `output`,
