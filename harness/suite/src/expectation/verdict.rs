@@ -56,7 +56,7 @@ pub fn judge(
                 let reason = format!("it works, although {what}: declare it");
                 (Verdict::UnexpectedPass, Some(reason))
             }
-            (Some(entry), Declared::Supported | Declared::Unsupported(_)) => as_it_should_be(entry),
+            (Some(entry), Declared::Supported | Declared::Unsupported(_)) => not_failing(entry),
         },
         Outcome::Unsupported => match (entry, declared) {
             (None, Declared::Unsupported(_)) => plain(Verdict::Expected),
@@ -67,7 +67,7 @@ pub fn judge(
             (Some(entry), Declared::Unsupported(_)) if entry.outcomes.contains(&outcome) => {
                 plain(Verdict::Expected)
             }
-            (Some(entry), Declared::Unsupported(_)) => as_it_should_be(entry),
+            (Some(entry), Declared::Unsupported(_)) => not_failing(entry),
             (Some(entry), Declared::Supported) => failure(outcome, class, summary, entry),
         },
         Outcome::Mismatch
@@ -81,8 +81,8 @@ pub fn judge(
     }
 }
 
-/// Returns the verdict on an outcome that is right although an entry says that the check fails.
-fn as_it_should_be(entry: &Entry) -> (Verdict, Option<String>) {
+/// Returns the verdict on an outcome that is no failure, although an entry says that the check fails.
+fn not_failing(entry: &Entry) -> (Verdict, Option<String>) {
     if entry.is_expired() {
         return (Verdict::Expected, None);
     }

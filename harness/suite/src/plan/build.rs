@@ -87,30 +87,35 @@ fn plan_one(case: &Arc<Case>, targets: &[Target], selection: &Selection) -> Plan
                 continue;
             }
             let size = WorldSize(*size);
-            for how in hows(case, target, size, selection.nodes) {
-                add(&mut plan, case, target, size, how, selection);
+            for variant in world_variants(case, target, size, selection.nodes) {
+                add(&mut plan, case, target, size, variant, selection);
             }
         }
     }
     plan
 }
 
-/// An init recipe, what starts the ranks, and on how many nodes they are.
-pub(super) struct How {
+/// One variant of a case's worlds of one size: an init recipe, a launcher, and the spread over nodes.
+pub(super) struct WorldVariant {
     pub init: Init,
     pub launcher: Launcher,
     pub spread: Spread,
 }
 
-/// Returns every combination of init recipe, launcher and spread over nodes that a case has in worlds of `size` ranks. `asked` is the
-/// number of nodes of `--nodes`; `None` without it.
-pub(super) fn hows(case: &Case, target: &Target, size: WorldSize, asked: Option<u32>) -> Vec<How> {
+/// Returns every combination of init recipe, launcher and spread over nodes that a case has in worlds of `size` ranks. `nodes`
+/// is the value of `--nodes`; `None` without it.
+pub(super) fn world_variants(
+    case: &Case,
+    target: &Target,
+    size: WorldSize,
+    nodes: Option<u32>,
+) -> Vec<WorldVariant> {
     let inits = recipes(&case.world.init, target).into_iter();
     let launched = inits.flat_map(|init| launched(case, init));
     launched
         .flat_map(|(launcher, init)| {
-            let spreads = Spread::of_case(case, size, asked).into_iter();
-            spreads.map(move |spread| How {
+            let spreads = Spread::of_case(case, size, nodes).into_iter();
+            spreads.map(move |spread| WorldVariant {
                 init: init.clone(),
                 launcher,
                 spread,
@@ -257,13 +262,13 @@ pub(super) fn scenario_id(
     case: &Case,
     target: &Target,
     world_size: WorldSize,
-    how: &How,
+    variant: &WorldVariant,
 ) -> ScenarioId {
-    let swept = how.init.swept.iter();
+    let swept = variant.init.swept.iter();
     let recipe: String = swept
         .map(|(axis, value)| format!(".{axis}-{value}"))
         .collect();
-    let nodes = how.spread.in_id(case);
+    let nodes = variant.spread.in_id(case);
     ScenarioId(format!(
         "{}@{}.{}.ws{world_size}{nodes}{recipe}",
         case.id, target.platform.name, target.backend
@@ -278,13 +283,13 @@ pub(super) fn placed(
     case: &Case,
     target: &Target,
     world_size: WorldSize,
-    how: &How,
+    variant: &WorldVariant,
     selection: &Selection,
 ) -> Result<Placement, String> {
-    let spread = how.spread.clone();
+    let spread = variant.spread.clone();
     match &case.program {
-        Some(_) => spread.placed_program(world_size, how.launcher, selection),
-        None => spread.placed(target, world_size, how.init.method, selection.nodes),
+        Some(_) => spread.placed_program(world_size, variant.launcher, selection),
+        None => spread.placed(target, world_size, variant.init.method, selection.nodes),
     }
 }
 
@@ -324,10 +329,10 @@ fn add(
     case: &Arc<Case>,
     target: &Target,
     world_size: WorldSize,
-    how: How,
+    variant: WorldVariant,
     selection: &Selection,
 ) {
-    let id = scenario_id(case, target, world_size, &how);
+    let id = scenario_id(case, target, world_size, &variant);
     if selection
         .shard
         .as_ref()
@@ -339,14 +344,14 @@ fn add(
         plan.too_large.push((id, lack));
         return;
     }
-    let placement = match placed(case, target, world_size, &how, selection) {
+    let placement = match placed(case, target, world_size, &variant, selection) {
         Ok(placement) => placement,
         Err(lack) => {
             plan.too_large.push((id, lack));
             return;
         }
     };
-    let How { init, launcher, .. } = how;
+    let WorldVariant { init, launcher, .. } = variant;
     let groups = groups(case, &target.platform, &target.backend, world_size);
     let refused = refused(case, target, world_size, &init);
     let made = created(&groups, refused.as_ref());

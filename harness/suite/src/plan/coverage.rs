@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::axes::Axes;
-use super::build::{created, hows, lacking, placed, refused, scenario_id, wants};
+use super::build::{created, lacking, placed, refused, scenario_id, wants, world_variants};
 use super::context::ScenarioContext;
 use super::expand::{drawn, refusal_would_deadlock, scripted};
 use super::groups;
@@ -71,19 +71,19 @@ impl Counter<'_> {
         let case = Arc::clone(self.case);
         let selection = Selection::default();
         let all = groups(&case, &target.platform, &target.backend, size);
-        for how in hows(&case, target, size, selection.nodes) {
-            if placed(&case, target, size, &how, &selection).is_err() {
+        for variant in world_variants(&case, target, size, selection.nodes) {
+            if placed(&case, target, size, &variant, &selection).is_err() {
                 continue;
             }
-            let made = created(&all, refused(&case, target, size, &how.init).as_ref());
+            let made = created(&all, refused(&case, target, size, &variant.init).as_ref());
             let place = ScenarioContext {
                 case: &case,
-                scenario: &scenario_id(&case, target, size, &how),
+                scenario: &scenario_id(&case, target, size, &variant),
                 backend: &target.platform.backends[&target.backend],
                 platform: &target.platform,
                 groups: &made,
             };
-            self.scenario(&place, how.launcher);
+            self.scenario(&place, variant.launcher);
         }
     }
 
