@@ -1,18 +1,18 @@
-//! The time that is charged to a process: on a busy machine it passes more slowly than time on a clock.
+//! The time that is charged to a process, for timeouts. On a busy machine it passes more slowly than time on a clock.
 //!
-//! A limit on how long a process may take is to find one that is stuck, not one that the machine does not let run. So of a period in
-//! which the process, or one below it, used processor time or was ready to use it, only that processor time is charged. A period in
-//! which all of them slept is charged in full. What is charged is never more than what has passed.
+//! A timeout must find a process that is stuck, not one that the machine does not let run. If the process or one of its
+//! descendants used processor time in a period, or was ready to, only that processor time is charged. A period in which all of
+//! them slept is charged in full. The charge is never more than the time that has passed.
 
 use std::time::{Duration, Instant};
 
-/// The time from one look to the next. A clock tick of the kernel is a hundredth of it.
+/// The period that is charged at once. A clock tick of the kernel is a hundredth of it.
 const PERIOD: Duration = Duration::from_secs(1);
-/// The most that may pass on the clock, as a multiple of the limit, whatever is charged: ends a process that neither works nor
-/// ends.
-const MOST: u32 = 10;
+/// The longest time on the clock, as a multiple of the limit, whatever was charged. It ends the wait for a process that neither
+/// works nor ends.
+const MAX_CLOCK_FACTOR: u32 = 10;
 
-/// Measures the time that is charged to a process and to those below it.
+/// Measures the time that is charged to a process and its descendants.
 #[derive(Debug)]
 pub struct ChargedTime {
     pid: u32,
@@ -36,24 +36,25 @@ impl ChargedTime {
         }
     }
 
-    /// Returns true if the time that was charged has reached `limit`, or if ten times as much has passed. Looks at the processes at
-    /// most once a second, so it can be called at any time.
+    /// Returns true if the time that was charged has reached `limit`, or if ten times as much has passed. Looks at the
+    /// processes at most once a second, so it can be called at any time.
     pub fn is_over(&mut self, limit: Duration) -> bool {
         let passed = self.looked.elapsed();
-        // Before so much has passed, nothing can be over. Ticks are too coarse for shorter periods.
+        // Less time than the limit cannot be over. Ticks are too coarse for periods shorter than this.
         let is_near = self.charged + passed >= limit && passed >= limit.min(PERIOD / 10);
         if passed >= PERIOD || is_near {
             let (used, is_ready) = usage(self.pid);
-            // A process that has ended takes its times with it.
+            // The processor time of a process is lost when it ends.
             let more = used.saturating_sub(self.used);
             self.charged += charge(passed, more, is_ready);
             (self.used, self.looked) = (used, Instant::now());
         }
-        self.charged >= limit || self.began.elapsed() >= limit * MOST
+        self.charged >= limit || self.began.elapsed() >= limit * MAX_CLOCK_FACTOR
     }
 }
 
-/// Returns what is charged of a period, by the processor time used in it, and whether some thread was ready to run at its end.
+/// Returns the charge for a period: `passed` on the clock, with `used` processor time. `is_ready`: a thread was ready to run at
+/// its end.
 fn charge(passed: Duration, used: Duration, is_ready: bool) -> Duration {
     match used.is_zero() && !is_ready {
         true => passed,
@@ -61,14 +62,14 @@ fn charge(passed: Duration, used: Duration, is_ready: bool) -> Duration {
     }
 }
 
-/// Returns the processor time that a process and those below it have used. Linux only; elsewhere zero.
+/// Returns the processor time that a process and its descendants have used. Linux only; elsewhere zero.
 #[must_use]
 pub fn processor_time(pid: u32) -> Duration {
     usage(pid).0
 }
 
-/// Returns the time in which the threads of a process and those below it were ready to run and others ran, all together. Linux
-/// only, and where the kernel counts it; elsewhere zero.
+/// Returns the time in which threads of a process and its descendants were ready to run but waited for a processor, added up
+/// over all threads. Linux only, and where the kernel counts it; elsewhere zero.
 #[cfg(target_os = "linux")]
 #[must_use]
 pub fn time_ready(pid: u32) -> Duration {
@@ -87,14 +88,15 @@ pub fn time_ready(pid: u32) -> Duration {
     waited
 }
 
-/// Knows nothing elsewhere than on Linux.
+/// Returns zero: only Linux tells.
 #[cfg(not(target_os = "linux"))]
 #[must_use]
 pub fn time_ready(_pid: u32) -> Duration {
     Duration::ZERO
 }
 
-/// Returns the processor time that a process and those below it have used, and whether a thread of theirs is running or ready to.
+/// Returns the processor time that a process and its descendants have used, and whether one of their threads runs or is ready
+/// to run.
 #[cfg(target_os = "linux")]
 fn usage(pid: u32) -> (Duration, bool) {
     use procfs::process::Process;
@@ -111,7 +113,7 @@ fn usage(pid: u32) -> (Duration, bool) {
         let of_ended = stat.cutime.max(0).cast_unsigned() + stat.cstime.max(0).cast_unsigned();
         ticks += stat.utime + stat.stime + of_ended;
         for task in process.tasks().into_iter().flatten().flatten() {
-            // `D` waits for a disk, which a busy machine lets wait.
+            // `D` is a wait for a disk, which takes long on a busy machine.
             is_ready |= task
                 .stat()
                 .is_ok_and(|stat| matches!(stat.state, 'R' | 'D'));
@@ -122,7 +124,7 @@ fn usage(pid: u32) -> (Duration, bool) {
     (Duration::from_secs_f64(seconds), is_ready)
 }
 
-/// Knows nothing elsewhere than on Linux: all time is charged.
+/// Returns zero and false, so that all time is charged: only Linux tells.
 #[cfg(not(target_os = "linux"))]
 fn usage(_pid: u32) -> (Duration, bool) {
     (Duration::ZERO, false)

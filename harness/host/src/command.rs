@@ -9,13 +9,13 @@ use std::time::Duration;
 use crate::charged_time::ChargedTime;
 
 /// Time between two checks of whether the command has ended.
-const PERIOD: Duration = Duration::from_millis(5);
+const POLL_PERIOD: Duration = Duration::from_millis(5);
 /// Most output that is read back, in bytes; the rest is dropped.
 const MAX_OUTPUT: u64 = 1 << 20;
 
-/// Runs a command without input in its own process group, and kills what is left of the group after it. Returns what was written
-/// to standard output and standard error together, and the exit status; `None` if it had not ended when the time charged to it (see
-/// [`ChargedTime`]) reached `limit`.
+/// Runs a command in a process group of its own, without input, and then kills what is left of the group. Returns standard
+/// output and standard error as one text, and the exit status; `None` if the command had not ended when the time that is
+/// charged to it (see [`ChargedTime`]) reached `limit`.
 ///
 /// # Errors
 /// The command cannot be started or waited for, or its output cannot be read.
@@ -47,9 +47,9 @@ fn wait(mut child: Child, limit: Duration) -> io::Result<Option<ExitStatus>> {
         if time.is_over(limit) {
             break None;
         }
-        thread::sleep(PERIOD);
+        thread::sleep(POLL_PERIOD);
     };
-    // It fails if no process of the group is left, which is fine.
+    // Fails if no process of the group is left.
     let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
     if status.is_none() {
         child.wait()?;

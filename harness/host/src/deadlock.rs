@@ -1,19 +1,19 @@
-//! Proves from the kernel that a process never goes on: each thread of it, and of the processes that it waits for, waits without a
-//! limit for another of them. Linux only, on x86-64 and 64-bit ARM.
+//! Proves that a process can never continue: each of its threads, and of those of the processes that it waits for, waits
+//! without a timeout for another of these threads. The kernel shows the waits. Linux only, on x86-64 and 64-bit ARM.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::thread::{Thread, threads};
 
-/// Processes that wait for themselves or each other without a limit.
+/// Processes whose threads wait for each other without a timeout.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Deadlock {
-    /// What threads wait for, a sentence for each process and kind of wait.
+    /// The waits, one sentence for each process and kind of wait.
     pub facts: Vec<String>,
 }
 
-/// What a thread waits for without a limit.
+/// What a thread waits for without a timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Wait {
     /// A lock, a condition variable or a semaphore of its own process.
@@ -28,9 +28,9 @@ enum Wait {
     Child,
 }
 
-/// Returns the deadlock that a process is in with all processes below it; `None` if any thread may go on, if there may be a handler of
-/// a signal that wakes one, or if the kernel does not tell. `is_ignored` is true of a thread that wakes no other and whose own wait may
-/// have a limit.
+/// Returns the deadlock of a process and all its descendants. `None` if some thread may continue, if a signal handler may wake
+/// one, or if the kernel does not tell. `is_ignored` returns true for a thread that never wakes another, and whose own wait may
+/// therefore have a timeout.
 #[must_use]
 pub fn deadlock(pid: u32, is_ignored: &dyn Fn(&Thread) -> bool) -> Option<Deadlock> {
     let mut seen: BTreeMap<u32, Vec<Thread>> = BTreeMap::new();
@@ -41,7 +41,7 @@ pub fn deadlock(pid: u32, is_ignored: &dyn Fn(&Thread) -> bool) -> Option<Deadlo
         all.retain(|thread| !is_ignored(thread));
         all
     };
-    // What is below it may work, and this process keep something for it.
+    // A descendant may be working while this process waits for it.
     let below = || {
         let living = super::descendants(pid);
         let living = living.into_iter().filter(|child| child.state != 'Z');
@@ -51,7 +51,7 @@ pub fn deadlock(pid: u32, is_ignored: &dyn Fn(&Thread) -> bool) -> Option<Deadlo
         if seen.contains_key(&pid) {
             continue;
         }
-        // Of most processes the main thread alone says that they may go on.
+        // In most processes that are not deadlocked, the main thread alone shows it.
         SystemCall::of(pid, pid)?.endless_wait()?;
         let all = heeded(pid);
         if all.is_empty() || handles_signals(pid)? {
@@ -61,19 +61,19 @@ pub fn deadlock(pid: u32, is_ignored: &dyn Fn(&Thread) -> bool) -> Option<Deadlo
             let call = SystemCall::of(pid, thread.id)?;
             Some((call.endless_wait()?, call))
         });
-        // The other ends of pipes are looked for once each thread is known to wait without a limit: they are any process's.
+        // Finding the other ends of pipes means reading all processes. It is done only when each thread waits without a timeout.
         let calls: Vec<(Wait, SystemCall)> = calls.collect::<Option<_>>()?;
         for (wait, call) in calls {
             *waits.entry((pid, wait)).or_default() += 1;
             to_see.extend(call.wakers(pid, wait)?);
         }
         seen.insert(pid, all);
-        // These are looked for once the process itself is known to wait.
+        // The processes at these ends come after the process itself.
         if seen.len() == 1 {
             to_see.extend(below());
         }
     }
-    // Each thread was looked at by itself: together they are a deadlock if none has run meanwhile.
+    // The threads were read one after another: they are a deadlock if none of them has run in the meantime.
     let have_slept = seen.iter().all(|(pid, before)| {
         let now = heeded(*pid);
         let mut pairs = now.iter().zip(before);
@@ -99,18 +99,18 @@ pub fn deadlock(pid: u32, is_ignored: &dyn Fn(&Thread) -> bool) -> Option<Deadlo
     })
 }
 
-/// Returns how long the wait for events of files (`epoll`) lasts at most that a thread is in; `None` if it is in none, or in one without
-/// a limit. Linux only.
+/// Returns the timeout of the `epoll` wait that a thread is in; `None` if it is in no such wait, or the wait has no timeout.
+/// Linux only.
 #[must_use]
 pub fn polls_for(pid: u32, thread: u32) -> Option<Duration> {
-    // It may just run between two waits.
+    // The thread may be running between two waits at this moment.
     const TRIES: usize = 8;
     let limit = || SystemCall::of(pid, thread)?.limit_of_poll();
     (0..TRIES).find_map(|_| limit())
 }
 
 impl Wait {
-    /// What is waited for, after "waits".
+    /// Returns what is waited for, in words that follow "waits".
     fn text(self) -> &'static str {
         match self {
             Self::Lock => "for locks of that process",
@@ -125,8 +125,9 @@ impl Wait {
     }
 }
 
-/// Returns true if a process has handlers of signals that may wake its threads; `None` if that cannot be read. Faults, the interrupt of
-/// a terminal, which Python always handles, and the signals of the C library do not count.
+/// Returns true if a process has signal handlers that may wake its threads; `None` if that cannot be read. Handlers of faults,
+/// of SIGINT
+/// (Python always has one) and of the signals of the C library do not count.
 fn handles_signals(pid: u32) -> Option<bool> {
     /// Signals 2 (interrupt), 4, 5, 6, 7, 8, 11 (faults), 13 (broken pipe), 32 and 33 (C library).
     const EXCEPTED: u64 = 0x0001_8000_14fa;
@@ -165,15 +166,15 @@ impl SystemCall {
 }
 
 impl SystemCall {
-    /// Returns what a thread in this call waits for without a limit; `None` if it may go on by itself, if any process may wake it, or
-    /// if that is not known.
+    /// Returns what a thread in this call waits for without a timeout. `None` if the thread may continue by itself, if any
+    /// process may wake it, or if that is not known.
     #[cfg(target_os = "linux")]
     fn endless_wait(&self) -> Option<Wait> {
-        /// Of the operation of a futex: for threads of the same process only.
+        /// Flag of a futex operation: only threads of the same process use the futex.
         const PRIVATE: u64 = 128;
-        /// Of the operation of a futex: which clock a limit is of.
+        /// Flag of a futex operation: the clock of the timeout.
         const CLOCK: u64 = 256;
-        /// Operations of a futex: wait, and wait for some of the wakers.
+        /// Futex operations: FUTEX_WAIT and FUTEX_WAIT_BITSET.
         const WAITS: [u64; 2] = [0, 9];
 
         let [first, second, third, fourth, ..] = self.arguments;
@@ -192,19 +193,19 @@ impl SystemCall {
                 (!has_limit).then_some(Wait::Poll)
             }
             libc::SYS_ppoll => (third == 0).then_some(Wait::Poll),
-            // The id of a process, not of a group or of any; and no options, such as not to wait.
+            // The id of one process, not of a group or of any child; and no options such as WNOHANG.
             libc::SYS_wait4 => (first != 0 && first < 1 << 31 && third == 0).then_some(Wait::Child),
             _ => None,
         }
     }
 
-    /// Returns what a thread in this call waits for without a limit; elsewhere than on Linux that is not known.
+    /// Returns `None`: not known on other systems than Linux.
     #[cfg(not(target_os = "linux"))]
     fn endless_wait(&self) -> Option<Wait> {
         None
     }
 
-    /// Returns how long a wait for events of files lasts at most.
+    /// Returns the timeout of this call if it is an `epoll` wait; `None` if it has none, or is another call.
     #[cfg(target_os = "linux")]
     fn limit_of_poll(&self) -> Option<Duration> {
         let is_poll = match self.number {
@@ -214,12 +215,12 @@ impl SystemCall {
             _ => false,
         };
         let [.., limit, _, _] = self.arguments;
-        // What is below zero has no limit.
+        // A negative timeout means no timeout.
         let limit = u64::from(u32::try_from(limit).ok().filter(|limit| *limit < 1 << 31)?);
         is_poll.then_some(Duration::from_millis(limit))
     }
 
-    /// Returns how long a wait for events of files lasts at most; elsewhere than on Linux that is not known.
+    /// Returns `None`: not known on other systems than Linux.
     #[cfg(not(target_os = "linux"))]
     fn limit_of_poll(&self) -> Option<Duration> {
         None
@@ -238,14 +239,14 @@ impl SystemCall {
     }
 }
 
-/// Returns the other processes that can write into one of this many descriptors, whose list begins at this address of a process;
-/// `None` if they are not pipes alone.
+/// Returns the other processes that can write into the descriptors that a thread polls: `count` entries at an address of
+/// process `pid`. `None` if some of the descriptors are no pipes.
 fn writers_of_polled(pid: u32, address: u64, count: u64) -> Option<BTreeSet<u32>> {
     use std::os::unix::fs::FileExt;
 
-    /// The bytes of an entry: the descriptor, and what is waited for and what has come, of two bytes each.
+    /// Bytes of an entry (`struct pollfd`): the descriptor, and two bytes each for `events` and `revents`.
     const ENTRY: usize = 8;
-    /// More than a program waits for that is not a server.
+    /// Largest number of descriptors that are looked at. Only servers poll more.
     const MOST: u64 = 1024;
     let count = usize::try_from(count)
         .ok()
@@ -256,7 +257,7 @@ fn writers_of_polled(pid: u32, address: u64, count: u64) -> Option<BTreeSet<u32>
     let mut wakers = BTreeSet::new();
     for entry in list.chunks_exact(ENTRY) {
         let descriptor = i32::from_ne_bytes(entry[..4].try_into().ok()?);
-        // One below zero is passed over.
+        // `poll` ignores negative descriptors.
         if let Ok(descriptor) = u64::try_from(descriptor) {
             wakers.extend(others_of_pipe(pid, descriptor, Access::Write)?);
         }
@@ -264,15 +265,15 @@ fn writers_of_polled(pid: u32, address: u64, count: u64) -> Option<BTreeSet<u32>
     Some(wakers)
 }
 
-/// What a process may do with an end of a pipe.
+/// The end of a pipe that a process has open.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Access {
     Read,
     Write,
 }
 
-/// Returns the processes, but this one, that have a pipe open for this; `None` if this descriptor is no pipe. Processes whose files may
-/// not be seen are those of other users, which were not given the pipe.
+/// Returns the processes other than `pid` that have the pipe at this descriptor open for `access`; `None` if the descriptor is
+/// no pipe. Processes whose descriptors cannot be read belong to other users, and do not have the pipe.
 fn others_of_pipe(pid: u32, descriptor: u64, access: Access) -> Option<BTreeSet<u32>> {
     let pipe = std::fs::read_link(format!("/proc/{pid}/fd/{descriptor}")).ok()?;
     pipe.to_str()?.strip_prefix("pipe:")?;
@@ -300,9 +301,9 @@ fn others_of_pipe(pid: u32, descriptor: u64, access: Access) -> Option<BTreeSet<
     Some(found)
 }
 
-/// Returns true if a process may do this with an open file, or if that cannot be read.
+/// Returns true if a process has a descriptor open for `access`, or if that cannot be read.
 fn has_access(pid: u32, descriptor: &str, access: Access) -> bool {
-    /// The part of the flags that says whether a file may be read (0), written (1) or both (2).
+    /// The bits of the flags that say whether a file is open for reading (0), writing (1) or both (2).
     const MODE: u32 = 3;
     let text = std::fs::read_to_string(format!("/proc/{pid}/fdinfo/{descriptor}"));
     let text = text.unwrap_or_default();

@@ -7,14 +7,15 @@ use std::time::{Duration, Instant};
 /// Time from one attempt to the next.
 const RETRY_PERIOD: Duration = Duration::from_millis(1);
 
-/// The time for which looks at all processes wait for one of them that replaces its program.
+/// The limit of [`environment`] for functions that read the environments of all processes.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(200);
 
-/// Returns the environment of a process as the kernel holds it: variables `NAME=VALUE`, each with a zero byte behind it. Linux only.
+/// Returns the environment of a process as the kernel holds it: variables `NAME=VALUE`, each with a zero byte behind it. Linux
+/// only.
 ///
-/// While a process replaces its program (`exec`), its memory is already the new one and the environment is not yet in it: it reads
-/// as empty, and whoever looks for a variable passes over the process. So this waits until it is there, for `limit` at most;
-/// usually that is less than a millisecond. After `limit` it is taken for empty.
+/// While a process replaces its program (`exec`), its new memory does not hold the environment yet, which reads as empty. A
+/// search for a variable would then miss the process. So this waits until the environment is there, usually less than a
+/// millisecond. After `limit` it returns an empty one.
 ///
 /// # Errors
 /// There is no such process, or its environment may not be read.
@@ -42,8 +43,8 @@ pub(crate) fn variables(environment: &[u8]) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// Returns true if a process has a program, and no place for an environment yet. One that has ended has no program, and neither have
-/// the kernel's own.
+/// Returns true if a process has a program but no memory for an environment yet. A process that has ended has no program, nor
+/// have those of the kernel.
 #[cfg(target_os = "linux")]
 fn is_replaced(pid: u32) -> bool {
     let process = procfs::process::Process::new(pid.cast_signed());

@@ -6,11 +6,12 @@ use std::time::Duration;
 #[cfg(target_os = "linux")]
 use crate::thread::sleeps;
 
-/// Returns for how long a thread of process `pid` has slept without a break. `None` if it does not sleep, is gone, may not be looked
-/// at, or the kernel does not tell (which needs CONFIG_SCHED_DEBUG). Takes a moment on the processor on which the thread last ran.
+/// Returns for how long a thread of process `pid` has slept without a break. `None` if it does not sleep, has ended, belongs to
+/// another user, or the kernel does not tell (it needs CONFIG_SCHED_DEBUG). Moves the calling thread for a moment to the
+/// processor on which the thread last ran.
 ///
-/// The scheduler's clock is one for each processor, without the time that interrupts and the hypervisor took from it: those of two
-/// processors were seen seconds apart. So both readings are of the same one.
+/// Each processor has a scheduler clock of its own, which excludes the time of interrupts and of the hypervisor. Clocks of two
+/// processors have been seen seconds apart, so both readings are taken from the same one.
 #[cfg(target_os = "linux")]
 #[must_use]
 pub fn idle_time(pid: u32, thread: u32) -> Option<Duration> {
@@ -66,8 +67,8 @@ fn clock_of(processor: usize) -> Option<f64> {
     last_run("/proc/thread-self/sched")
 }
 
-/// Returns when a thread was last on its processor, in milliseconds of that processor's clock. `None` if the kernel does not tell,
-/// or has just moved the thread to another processor: until it runs there the time is 0.
+/// Returns when a thread was last on its processor, in milliseconds of that processor's clock. `None` if the kernel does not
+/// tell, or has just moved the thread to another processor: until it runs there the time is 0.
 #[cfg(target_os = "linux")]
 fn last_run(path: &str) -> Option<f64> {
     let text = std::fs::read_to_string(path).ok()?;

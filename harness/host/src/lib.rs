@@ -1,7 +1,8 @@
 //! Facts about this machine: the state of a process, and which process listens at a port. Needs no privileges, and sees what the
 //! caller may see, which is little of other users' processes. Linux only; elsewhere nothing is known.
 //!
-//! Functions take process ids and ports, and return facts, or `None` where these cannot be read. Nothing here knows ranks or worlds.
+//! Functions take process ids and ports, and return facts, or `None` where these cannot be read. Nothing here knows ranks or
+//! worlds.
 
 mod charged_time;
 mod command;
@@ -25,7 +26,7 @@ pub use environment::environment;
 pub use file_lock::{FileLock, file_locks};
 pub use idle_time::idle_time;
 pub use listener::{
-    Listener, StoreReply, addresses, holder_of_other_end, is_connected_to, is_heard, listeners,
+    Listener, StoreReply, addresses, has_listener, holder_of_other_end, is_connected_to, listeners,
     probe_store, resolves,
 };
 pub use process::{

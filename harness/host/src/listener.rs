@@ -44,7 +44,7 @@ pub fn listeners(ports: &[u16]) -> Vec<Listener> {
             if let FDTarget::Socket(inode) = file.target
                 && let Some(listener) = found.get_mut(&inode)
             {
-                // A socket that several processes hold belongs to the one that opened it: parents come first.
+                // If several processes hold the socket, the parent of the others opened it; it comes first.
                 listener.pid.get_or_insert(process.pid().cast_unsigned());
             }
         }
@@ -66,18 +66,19 @@ pub fn listeners(_ports: &[u16]) -> Vec<Listener> {
 /// [`listeners`], which looks through all processes.
 #[cfg(target_os = "linux")]
 #[must_use]
-pub fn is_heard(port: u16) -> Option<bool> {
+pub fn has_listener(port: u16) -> Option<bool> {
     Some(sockets().any(|(other, _)| other == port))
 }
 
 /// Returns whether a process listens for TCP connections at a port; `None` where this machine does not tell.
 #[cfg(not(target_os = "linux"))]
 #[must_use]
-pub fn is_heard(_port: u16) -> Option<bool> {
+pub fn has_listener(_port: u16) -> Option<bool> {
     None
 }
 
-/// Returns whether a process of this machine has a connection to this port of any machine; false where this machine does not tell.
+/// Returns whether a process of this machine has a connection to this port of any machine; false where this machine does not
+/// tell.
 #[cfg(target_os = "linux")]
 #[must_use]
 pub fn is_connected_to(port: u16) -> bool {
@@ -88,15 +89,16 @@ pub fn is_connected_to(port: u16) -> bool {
     connected.any(|socket| socket.remote_address.port() == port)
 }
 
-/// Returns whether a process of this machine has a connection to this port of any machine; false where this machine does not tell.
+/// Returns whether a process of this machine has a connection to this port of any machine; false where this machine does not
+/// tell.
 #[cfg(not(target_os = "linux"))]
 #[must_use]
 pub fn is_connected_to(_port: u16) -> bool {
     false
 }
 
-/// Returns the process that holds the other end of a TCP connection of this machine or, as long as that is not accepted, listens there;
-/// `None` if it is on another machine, or where this machine does not tell.
+/// Returns the process that holds the other end of a TCP connection of this machine or, as long as that is not accepted,
+/// listens there; `None` if it is on another machine, or where this machine does not tell.
 #[cfg(target_os = "linux")]
 #[must_use]
 pub fn holder_of_other_end(own: SocketAddr, other: SocketAddr) -> Option<u32> {
@@ -142,13 +144,13 @@ fn sockets() -> impl Iterator<Item = (u16, u64)> {
         .map(|socket| (socket.local_address.port(), socket.inode))
 }
 
-/// How long a name server may take to answer: one of another network takes half a second for a name that does not exist.
-const NAMING: Duration = Duration::from_secs(3);
+/// How long the lookup of a host name may take. For a name that does not exist, some name servers need half a second.
+const LOOKUP_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Returns whether a host name or a numeric address resolves on this machine; `None` if there is no answer in time.
 #[must_use]
 pub fn resolves(host: &str) -> Option<bool> {
-    let found = addresses(host.trim_matches(['[', ']']), NAMING)?;
+    let found = addresses(host.trim_matches(['[', ']']), LOOKUP_TIMEOUT)?;
     Some(found.is_ok_and(|found| !found.is_empty()))
 }
 
@@ -157,7 +159,8 @@ pub fn resolves(host: &str) -> Option<bool> {
 pub fn addresses(host: &str, patience: Duration) -> Option<io::Result<Vec<IpAddr>>> {
     let host = host.to_owned();
     let (answer, answered) = mpsc::channel();
-    // The call cannot be interrupted: a thread that is late is left to end with the process, and its answer is dropped.
+    // The call cannot be interrupted. A thread that takes longer is left running until the process ends, and its answer is
+    // dropped.
     thread::spawn(move || answer.send((host.as_str(), 0).to_socket_addrs().map(Vec::from_iter)));
     let found = answered.recv_timeout(patience).ok()?;
     Some(found.map(|found| {
@@ -167,7 +170,7 @@ pub fn addresses(host: &str, patience: Duration) -> Option<io::Result<Vec<IpAddr
 }
 
 /// How long a store may take to answer.
-const PATIENCE: Duration = Duration::from_millis(300);
+const STORE_TIMEOUT: Duration = Duration::from_millis(300);
 /// First bytes of a client of TCPStore: query VALIDATE and the magic number of `TCPStoreBackend.hpp`, then query PING
 /// with a number that comes back.
 const VALIDATE: u8 = 0;
@@ -189,9 +192,9 @@ pub enum StoreReply {
 /// Connects as a client of a `TCPStore` and returns how the listener answers; `None` if the connection is not accepted.
 #[must_use]
 pub fn probe_store(address: SocketAddr) -> Option<StoreReply> {
-    let mut stream = TcpStream::connect_timeout(&address, PATIENCE).ok()?;
-    stream.set_read_timeout(Some(PATIENCE)).ok()?;
-    stream.set_write_timeout(Some(PATIENCE)).ok()?;
+    let mut stream = TcpStream::connect_timeout(&address, STORE_TIMEOUT).ok()?;
+    stream.set_read_timeout(Some(STORE_TIMEOUT)).ok()?;
+    stream.set_write_timeout(Some(STORE_TIMEOUT)).ok()?;
     let mut hello = vec![VALIDATE];
     hello.extend(MAGIC.to_le_bytes());
     hello.push(PING);

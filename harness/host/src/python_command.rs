@@ -10,8 +10,8 @@ const EXIT_WITH_HARNESS: &str = include_str!("../exit_with_harness.py");
 /// The variable from which that text learns which process is the harness.
 const STARTED_BY: &str = "ALLRANKS_STARTED_BY";
 
-/// Returns the command that runs a Python script in an interpreter, with `argument`, in JSON, as the script's only argument. On Linux
-/// the process ends with the thread that starts it, so that a harness that is killed leaves no process behind.
+/// Returns the command that runs a Python script in an interpreter, with `argument`, in JSON, as the script's only argument. On
+/// Linux the process ends with the thread that starts it, so that a harness that is killed leaves no process behind.
 #[must_use]
 pub fn python_command(python: &Path, script: &str, argument: &Value) -> Command {
     let mut command = Command::new(python);

@@ -1,5 +1,5 @@
-//! Detects that a port which the harness chose for a world was taken by another process before a rank listened at it. It was
-//! free when it was leased, but the lock on it holds only for runs that share a folder of locks.
+//! Detects that another process took the port of a world before a rank listened at it. The port was free when it was leased,
+//! but only runs that share a folder of locks respect the lease.
 
 use std::io;
 use std::net::TcpListener;
@@ -7,8 +7,8 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-/// Returns the port among `chosen` of which a text says that its address is in use; `None` if it says that of none of them: an
-/// address that a backend chose by itself does not count.
+/// Returns the port among `chosen` that a text reports as in use; `None` if it reports none of them. A port that a backend
+/// chose by itself is not among `chosen`, and does not count.
 pub(super) fn taken_port(text: &str, chosen: &[u16]) -> Option<u16> {
     static IN_USE: LazyLock<Regex> = LazyLock::new(|| {
         Regex::new("(?i)EADDRINUSE|address already in use").expect("two words are an expression")
@@ -25,7 +25,7 @@ pub(super) fn taken_port(text: &str, chosen: &[u16]) -> Option<u16> {
     })
 }
 
-/// Returns true if a process of this machine has the port now.
+/// Returns true if a process of this machine uses the port now.
 pub(super) fn is_held(port: u16) -> bool {
     ["127.0.0.1", "0.0.0.0"].into_iter().any(|host| {
         let bound = TcpListener::bind((host, port));

@@ -7,8 +7,8 @@ use crate::foreign_listeners::foreign_listeners;
 use allranks_diagnose::ForeignListener;
 use allranks_host::Activity;
 use allranks_host::activity;
+use allranks_host::has_listener;
 use allranks_host::is_asleep;
-use allranks_host::is_heard;
 use allranks_host::resolves;
 use allranks_model::names::Rank;
 
@@ -77,7 +77,7 @@ fn endpoints_without_listener(rendezvous: &MeetingHost) -> Option<(String, Strin
     }
     let host = rendezvous.host.as_str();
     let why = if LOCAL.contains(&host) {
-        let is_silent = is_heard(rendezvous.port) == Some(false);
+        let is_silent = has_listener(rendezvous.port) == Some(false);
         is_silent.then(|| "rank 0 waits in init, and no process listens there".to_owned())
     } else {
         let is_known = resolves(host) != Some(false);
