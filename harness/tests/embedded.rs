@@ -1,6 +1,6 @@
-//! What crates carry. What is included with `include_dir!` is watched by the build script: cargo does not see it by itself, as it
-//! sees `include_str!`. And all of it is in the package that `cargo package` makes, although it lies elsewhere in the checkout and
-//! links lead to it.
+//! What crates carry. What is included with `include_dir!` is watched by the build script: cargo does not see it by itself, as
+//! it sees `include_str!`. And all of it is in the package that `cargo package` makes, although it lies elsewhere in the
+//! checkout and links lead to it.
 
 use std::collections::BTreeSet;
 use std::fs;

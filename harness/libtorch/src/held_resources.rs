@@ -39,8 +39,8 @@ fn count() -> Option<Value> {
     }))
 }
 
-/// Returns the KiB that this process holds itself, in memory or swapped out, given the fields of its status. Pages of files come and
-/// go with what the kernel reads ahead; a kernel that does not tell them apart has `VmRSS` alone.
+/// Returns the KiB that this process holds itself, in memory or swapped out, given the fields of its status. Pages of files
+/// come and go with what the kernel reads ahead; a kernel that does not tell them apart has `VmRSS` alone.
 fn own_memory(field: &dyn Fn(&str) -> Option<u64>) -> Option<u64> {
     let part = |name: &str| field(name).unwrap_or(0);
     match field("RssAnon:") {

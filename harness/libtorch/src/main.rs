@@ -2,7 +2,8 @@
 //!
 //! `allranks-libtorch` is one rank in a process of its own; `allranks-libtorch zygote` forks ranks on request;
 //! `allranks-libtorch probe` says in one line of JSON what this build offers. The protocol they speak is described in
-//! `harness/doc/reference/protocol.md`. To be read in this order: [`wire`], [`rank`], [`storages`], [`library`], [`c10d`], [`zygote`].
+//! `harness/doc/reference/protocol.md`. To be read in this order: [`wire`], [`rank`], [`storages`], [`library`], [`c10d`],
+//! [`zygote`].
 
 mod c10d;
 mod candidates;

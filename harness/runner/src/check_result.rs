@@ -27,7 +27,7 @@ pub struct CheckResult {
     pub class: Option<String>,
     /// The first wrong element; none if no bytes are wrong.
     pub difference: Option<Difference>,
-    /// A line for each rank of which something particular must be said.
+    /// A line for each rank that the result is about: what it raised, or how it ended.
     pub ranks: Vec<RankLine>,
     /// For each rank, the number of elements that were compared.
     pub checked: Vec<u64>,
@@ -71,8 +71,8 @@ impl CheckResult {
         }
     }
 
-    /// Makes the result of one check from the answers of every rank of the world. `others` prepares the checks around it, each with a
-    /// description: data that no bug model explains are searched for in theirs.
+    /// Makes the result of one check from the answers of every rank of the world. `others` prepares the checks around it, each
+    /// with its name: wrong data that no bug model explains are searched for in the data of these checks.
     #[must_use]
     pub fn of_answers(
         check: &Check,
@@ -125,8 +125,8 @@ impl CheckResult {
         }
     }
 
-    /// Judges a check in which some ranks raised. It is a clear refusal if every member raised an exception of the same type,
-    /// with a message in words that is not that of a timeout; whether the group still works is decided by the group test.
+    /// Makes the result of a check in which some ranks raised. It is a refusal if every member raised an exception of the same
+    /// type with a message in words, other than that of a timeout. Whether the group still works is left to the group test.
     fn of_errors(check: &Check, raised: Vec<RankLine>) -> Self {
         let members = check.group.ranks.len();
         let first = raised[0].text.lines().next().unwrap_or_default().to_owned();
@@ -162,7 +162,8 @@ impl CheckResult {
         }
     }
 
-    /// Makes the pass of a script that sees a refusal what it is: an outcome `unsupported`. Everything else stays as it is.
+    /// Turns the pass of a script that is declared unsupported into the outcome `unsupported`, because such a script passes if
+    /// the call is refused. Any other result stays as it is.
     #[must_use]
     pub fn as_declared(self, declared: &Declared) -> Self {
         match (self.outcome, declared) {
@@ -246,7 +247,7 @@ fn message(line: &RankLine) -> &str {
         .map_or("", |(_, message)| message)
 }
 
-/// Returns true if a message says anything: it has a word of three letters.
+/// Returns true if a message has a word of at least three letters.
 fn has_words(message: &str) -> bool {
     let mut parts = message.split(|letter: char| !letter.is_alphabetic());
     parts.any(|part| part.chars().count() >= 3)

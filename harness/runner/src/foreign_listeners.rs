@@ -5,8 +5,9 @@ use std::net::Ipv4Addr;
 use allranks_diagnose::ForeignListener;
 use allranks_host::{StoreReply, describe, listeners, probe_store};
 
-/// Returns the listeners at those ports at which no process of the job listens. A port may have several listeners, one
-/// for each address family: if one of them is the job's (`is_ours`, by process id), the ranks meet there.
+/// Returns the listeners at those of the ports at which no process of the job listens. `is_ours` tells by its id whether a
+/// process is the job's. A port may have one listener for each address family; if one of them is the job's, the ranks meet
+/// there.
 #[must_use]
 pub fn foreign_listeners(ports: &[u16], is_ours: impl Fn(u32) -> bool) -> Vec<ForeignListener> {
     if ports.is_empty() {

@@ -69,8 +69,8 @@ pub fn write(folder: &Path, planned: &Planned, facts: &Facts) -> io::Result<()> 
     save(folder, &environment)
 }
 
-/// Writes the `environment.json` of a merged run into its folder: the environments of all runs that it is made of, each with its run's name;
-/// `null` where a run has none. Those of runs that were merged themselves are taken one by one.
+/// Writes the `environment.json` of a merged run into its folder: the environments of all runs that it is made of, each with
+/// its run's name; `null` where a run has none. Those of runs that were merged themselves are taken one by one.
 ///
 /// # Errors
 /// A file cannot be read, or is no JSON, or the new one cannot be written.

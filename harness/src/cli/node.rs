@@ -8,19 +8,21 @@ use super::signals::listen_for_signals;
 use super::{Exit, Failure};
 use allranks_runner::probe;
 use allranks_runner::run::{Interrupt, runtime};
-use allranks_runner::world::node::{AgentOptions, CREDENTIALS, Credentials, agent, slot};
+use allranks_runner::world::node::{
+    AgentOptions, CREDENTIALS, Credentials, agent, node_assignment,
+};
 
 /// Serves a run until it has ended.
 pub fn node(arguments: &NodeArguments, err: &mut (impl Write + Send)) -> Result<Exit, Failure> {
     let credentials = credentials(arguments.credentials.as_ref())?;
     let environment = std::env::vars().collect();
-    let slot = slot(credentials.engine, &environment).map_err(Failure::Harness)?;
-    let told = slot.as_ref().map(ToString::to_string);
+    let assignment = node_assignment(credentials.engine, &environment).map_err(Failure::Harness)?;
+    let assigned = assignment.as_ref().map(ToString::to_string);
     let options = AgentOptions {
         python: python(arguments.python.as_ref()),
         libtorch: probe::libtorch().ok(),
         supervisor: std::env::current_exe().ok(),
-        slot,
+        assignment,
     };
     let interrupt = Interrupt::default();
     let runtime = runtime()?;
@@ -34,7 +36,7 @@ pub fn node(arguments: &NodeArguments, err: &mut (impl Write + Send)) -> Result<
                 "this host is node {} (of {}) of run {run}{}",
                 welcome.name,
                 welcome.nodes,
-                told.map_or_else(String::new, |told| format!("; {told}"))
+                assigned.map_or_else(String::new, |assigned| format!("; {assigned}"))
             );
         });
         tokio::select! {

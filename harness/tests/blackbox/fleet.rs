@@ -178,13 +178,13 @@ pub fn tests() -> Vec<Test> {
         unless_lacking(
             no_mpi(),
             with_torch("fleet::programs_under_mpi", || {
-                mpi("mpi", "Open MPI told them (OMPI_COMM_WORLD_RANK, ", |_| ());
+                mpi("mpi", "Open MPI (OMPI_COMM_WORLD_RANK, ", |_| ());
             }),
         ),
         unless_lacking(
             no_mpich(),
             with_torch("fleet::programs_under_mpich", || {
-                mpi("mpich", "PMI told them (PMI_RANK, ", use_mpich);
+                mpi("mpich", "PMI (PMI_RANK, ", use_mpich);
             }),
         ),
         unless_lacking(
@@ -478,7 +478,7 @@ fn torchrun() {
     programs(&stage, &ran, "torchrun", 1, 1);
 }
 
-fn mpi(name: &str, told: &str, prepare: impl Fn(&mut Command)) {
+fn mpi(name: &str, variables: &str, prepare: impl Fn(&mut Command)) {
     let stage = Stage::new(&format!("fleet-{name}"));
     let out = stage.out().display().to_string();
     let mut command = stage.command(&[
@@ -498,7 +498,7 @@ fn mpi(name: &str, told: &str, prepare: impl Fn(&mut Command)) {
     prepare(&mut command);
     let ran = stage.start(command).end();
     ran.assert_says(&format!(
-        "ranks of programs under mpi have the places that {told}"
+        "under mpi, ranks of programs take their rank and sizes from the variables of {variables}"
     ));
     programs(&stage, &ran, "mpi", 1, 4);
 }
@@ -516,7 +516,9 @@ fn slurm() {
         &out,
     ];
     let ran = stage.start(slurm_command(&stage, "2", &words)).end();
-    ran.assert_says("ranks of programs under slurm have the places that Slurm told them");
+    ran.assert_says(
+        "under slurm, ranks of programs take their rank and sizes from the variables of Slurm",
+    );
     programs(&stage, &ran, "slurm", 2, 1);
 }
 

@@ -29,7 +29,7 @@ impl EntryPoint {
     }
 }
 
-/// Returns two remedies for a package that torch loads by itself: one for this run, and one for good.
+/// Returns two remedies for a package that torch loads by itself: one for this run, and a permanent one.
 #[must_use]
 pub fn remedy(package: &str, python: &str) -> [String; 2] {
     [
@@ -47,7 +47,7 @@ pub(super) fn is_off(own: Option<&String>) -> bool {
     }
 }
 
-/// Returns which entry point is at fault, and the remedies: one, or several that only fail together.
+/// Returns a sentence about the entry points at fault, with the remedies. Several points are at fault if each works alone.
 pub(super) fn blame(points: &[&EntryPoint], python: &Path) -> String {
     let shown = python.display().to_string();
     let point = |point: &&EntryPoint| {

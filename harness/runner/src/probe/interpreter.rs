@@ -1,5 +1,5 @@
-//! Probes platforms in a Python interpreter that is a process of its own: its `import torch` may fail, be killed by a signal, print,
-//! fork, or never return, and the harness goes on.
+//! Probes platforms in a Python interpreter that is a process of its own: its `import torch` may fail, be killed by a signal,
+//! print, fork, or never return, and the harness goes on.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -50,8 +50,8 @@ impl ProbeResult {
     }
 }
 
-/// Probes one platform. Takes as long as `import torch`, and at most `limit`. If `import torch` fails, takes at most twice `limit`:
-/// a second interpreter then finds out whether a package that torch loads by itself is at fault.
+/// Probes one platform. Takes as long as `import torch`, and at most `limit`. If `import torch` fails, takes at most twice
+/// `limit`: a second interpreter then finds out whether a package that torch loads by itself is at fault.
 #[must_use]
 pub fn probe(python: &Path, platform: &Platform, limit: Duration) -> ProbeResult {
     probe_within(python, &[platform], limit, None).remove(0)
@@ -59,9 +59,9 @@ pub fn probe(python: &Path, platform: &Platform, limit: Duration) -> ProbeResult
 
 /// Probes many platforms; the results are in the same order.
 ///
-/// Platforms that need the same imports share one interpreter, because importing torch takes long; if that gives no answer, each is
-/// probed by itself. A platform with a package that is not installed is not probed further. A platform whose ranks would import the
-/// same as `forked` is probed there, and in an interpreter of its own only if something is wrong.
+/// Platforms that need the same imports share one interpreter, because importing torch takes long; if that gives no answer,
+/// each is probed by itself. A platform with a package that is not installed is not probed further. A platform whose ranks
+/// would import the same as `forked` is probed there, and in an interpreter of its own only if something is wrong.
 #[must_use]
 pub fn probe_all(
     python: &Path,
@@ -99,9 +99,9 @@ pub fn probe_all(
     answers.into_iter().map(|(_, observed)| observed).collect()
 }
 
-/// Returns true if a probe finds in a fork of the zygote what it would find in the platform's ranks. The zygote has imported torch
-/// without the platform's folders, which may hold another torch, and without the platform's modules. So the platform must have no
-/// folders, and ranks that are forked from such a zygote or import torch alone.
+/// Returns true if a probe finds in a fork of the zygote what it would find in the platform's ranks. The zygote has imported
+/// torch without the platform's folders, which may hold another torch, and without the platform's modules. So the platform must
+/// have no folders, and ranks that are forked from such a zygote or import torch alone.
 fn can_probe_in_fork(platform: &Platform) -> bool {
     let imports_torch_alone = platform.import.iter().all(|module| module == "torch");
     platform.python_path.is_empty() && (platform.start == Start::Fork || imports_torch_alone)
@@ -169,8 +169,8 @@ fn observe(
     }
 }
 
-/// Returns `reason`, why torch cannot be imported, with the package that is at fault added if torch loads it by itself. Takes at most
-/// `limit`.
+/// Returns `reason`, why torch cannot be imported, with the package that is at fault added if torch loads it by itself. Takes
+/// at most `limit`.
 fn with_package_at_fault(
     python: &Path,
     platform: &Platform,

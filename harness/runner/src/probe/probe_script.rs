@@ -23,8 +23,8 @@ pub const IMPORT: &str = "import torch";
 
 /// What is known of an interpreter's packages without importing them.
 pub struct Installed {
-    /// For each platform, its first package that is not installed. `None` if all are installed, or if the script failed: the import
-    /// then shows which one is missing.
+    /// For each platform, its first package that is not installed. `None` if all are installed, or if the script failed: the
+    /// import then shows which one is missing.
     pub absent: Vec<Option<String>>,
     /// Whether torch loads packages by itself, whose import may depend on a platform's environment. True if the script failed.
     pub autoloads: bool,

@@ -66,9 +66,9 @@ impl Pool {
         }
     }
 
-    /// Takes a part; all of it for what is larger.
-    async fn take(&self, part: usize) -> OwnedSemaphorePermit {
-        take(Arc::clone(&self.free), part.min(self.all)).await
+    /// Waits for a part of the pool and takes it; takes the whole pool if the part is larger.
+    async fn acquire(&self, part: usize) -> OwnedSemaphorePermit {
+        acquire(Arc::clone(&self.free), part.min(self.all)).await
     }
 }
 
@@ -115,13 +115,13 @@ impl Budget {
         let devices = match devices {
             Some(wanted) => {
                 let all = self.devices_of(wanted.kind, wanted.present);
-                Some(take(all, wanted.count.min(wanted.present) as usize).await)
+                Some(acquire(all, wanted.count.min(wanted.present) as usize).await)
             }
             None => None,
         };
         let ranks = match (&self.waiting, load.waiting_charge()) {
-            (Some(waiting), Some(charge)) => waiting.take(charge).await,
-            (None, _) | (_, None) => self.computing.take(load.ranks()).await,
+            (Some(waiting), Some(charge)) => waiting.acquire(charge).await,
+            (None, _) | (_, None) => self.computing.acquire(load.ranks()).await,
         };
         Permit {
             _devices: devices,
@@ -142,7 +142,7 @@ impl Budget {
     }
 }
 
-async fn take(semaphore: Arc<Semaphore>, count: usize) -> OwnedSemaphorePermit {
+async fn acquire(semaphore: Arc<Semaphore>, count: usize) -> OwnedSemaphorePermit {
     let Ok(permit) = semaphore.acquire_many_owned(count as u32).await else {
         unreachable!("a budget is never closed");
     };

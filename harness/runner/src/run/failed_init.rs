@@ -1,5 +1,5 @@
-//! Recognises failed initialisations that say nothing about the backend: the machine ran out of something or was too busy, nodes do not
-//! reach each other, or another process took the port.
+//! Recognises failed initialisations that say nothing about the backend: the machine ran out of files or processes or was too
+//! busy, nodes do not reach each other, or another process took the port.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,8 +12,8 @@ use crate::world::names_exhaustion;
 use allranks_model::outcome::Outcome;
 use allranks_suite::plan::Scenario;
 
-/// Turns a failed initialisation into a fault of the machine, if a rank says that it had no more open files, threads or
-/// processes: it has opened none yet that a backend could have lost.
+/// Turns a failed initialisation into a fault of the machine, if a rank reports that no more open files, threads or processes
+/// were available. The backend cannot have used them up, because it has not started yet.
 pub fn excuse_exhaustion(shared: &Shared, logs: &[PathBuf], init: &mut CheckResult) {
     if init.outcome != Outcome::InitFailed {
         return;
@@ -28,8 +28,8 @@ pub fn excuse_exhaustion(shared: &Shared, logs: &[PathBuf], init: &mut CheckResu
     }
 }
 
-/// Turns a failed initialisation on several nodes into one that was not run, if some of the nodes do not reach each other. Returns which,
-/// and why.
+/// Turns a failed initialisation on several nodes into one that was not run, if some of the nodes do not reach each other.
+/// Returns which nodes and why; `None` if all reach each other.
 pub async fn excuse_network(
     shared: &Shared,
     scenario: &Scenario,
@@ -44,7 +44,7 @@ pub async fn excuse_network(
     Some(why)
 }
 
-/// Iterates over what the result of an initialisation and its ranks say.
+/// Iterates over the texts of an initialisation's result: its summary, and the line of each rank.
 fn texts(init: &CheckResult) -> impl Iterator<Item = &str> {
     let lines = init.ranks.iter().map(|line| line.text.as_str());
     std::iter::once(init.summary.as_str()).chain(lines)
@@ -64,7 +64,7 @@ pub fn blame_machine(init: &mut CheckResult, why: &str) {
     init.summary = format!("{why}: {}", init.summary);
 }
 
-/// Returns the port of the harness that was taken when the ranks were to meet there, if a rank whose initialisation failed says so.
+/// Returns the port of the world that another process had taken, if a rank whose initialisation failed reports that.
 pub fn lost_port(
     shared: &Shared,
     logs: &[PathBuf],
@@ -81,8 +81,9 @@ pub fn lost_port(
     })
 }
 
-/// Returns why a failed initialisation says nothing about the backend: a rank reports a timeout, and for at least half of `timeout_s`
-/// seconds some rank was ready to run and the machine did not let it. `None` if it is not so, or if `waited` is not known.
+/// Returns why the machine is to blame for a failed initialisation: a rank reports a timeout, and some rank waited for a
+/// processor for at least half of `timeout_s` seconds. `waited` is the longest such wait; `None`: not known. Returns `None` if
+/// the machine is not to blame.
 pub fn late_machine(
     init: &CheckResult,
     timeout_s: f64,

@@ -1,5 +1,5 @@
-//! The group test: a small collective before the first check on a group that must be refused, and after each. It shows whether the
-//! group works.
+//! The group test: a small collective that shows whether a group works. It is made before the first check on a group that must be
+//! refused, and after each such check.
 
 use allranks_model::axes::{
     Extent, Joined, Layout, LayoutOf, Mode, Placement, Splits, TensorKind, Values,
@@ -10,7 +10,7 @@ use allranks_model::op::Op;
 use allranks_model::op_check::OpCheck;
 use allranks_suite::plan::{Check, CheckKind};
 
-/// Sets the indices of group tests apart from those of checks, so that their input data are their own.
+/// Bits in the indices of group tests, so that their input data differ from those of all checks.
 const AFTER: u32 = 1 << 31;
 const BEFORE: u32 = 1 << 30;
 

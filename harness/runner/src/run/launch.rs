@@ -1,4 +1,4 @@
-//! One world of a scenario: what it needs is leased, its ranks are started, and it is run to its end.
+//! Runs one world of a scenario: leases its ports and devices, starts its ranks, and runs it to its end.
 
 use std::path::PathBuf;
 
@@ -11,10 +11,10 @@ use allranks_model::evidence::Evidence;
 use allranks_suite::case::Starts;
 use allranks_suite::plan::Scenario;
 
-/// Modules that torch imports when it makes the first tensor of a simulated device, which takes a second.
+/// Modules that torch imports when it makes the first tensor of a simulated device. The import takes a second.
 const MODULES_OF_SIMULATED_DEVICES: &[&str] = &["torch.fx.experimental.symbolic_shapes"];
 
-/// Returns the Python modules that the ranks of a scenario find imported, besides torch.
+/// Returns the Python modules besides torch that the zygote of a scenario's ranks imports.
 fn modules(scenario: &Scenario) -> &'static [&'static str] {
     if scenario.case.has_layers() || scenario.platform.imports_layers {
         allranks_model::stack::MODULES

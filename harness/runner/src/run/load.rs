@@ -1,4 +1,4 @@
-//! Estimates from the plan alone which part of the machine a scenario keeps busy, and for about how long.
+//! Estimates, from the plan alone, how much of the machine a scenario uses and for how long.
 
 use std::time::Duration;
 
@@ -6,12 +6,12 @@ use allranks_suite::case::Afterwards;
 use allranks_suite::plan::{Act, Check, CheckKind, Move, Scenario};
 use allranks_suite::platform::Start;
 
-/// How long a hang lasts: until the rules are sure, and the world is gone.
-const HANG: Duration = Duration::from_secs(3);
-/// How long a world takes that a script ends, or from which it starts anew.
-const WORLD: Duration = Duration::from_secs(1);
-/// How long a program takes: each of its ranks imports torch.
-const PROGRAM: Duration = Duration::from_secs(15);
+/// Estimate of the time that a script with a hang takes: until the verdict is proved and the world is killed.
+const HANG_TIME: Duration = Duration::from_secs(3);
+/// Estimate of the time that a world takes that a script ends or initialises again.
+const WORLD_TIME: Duration = Duration::from_secs(1);
+/// Estimate of the time that a program takes: each of its ranks imports torch.
+const PROGRAM_TIME: Duration = Duration::from_secs(15);
 
 /// What a scenario's ranks do most of the time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,17 +67,17 @@ impl Load {
 #[must_use]
 pub fn estimate(scenario: &Scenario) -> Duration {
     if scenario.case.program.is_some() {
-        return PROGRAM;
+        return PROGRAM_TIME;
     }
-    scenario.checks.iter().map(of_check).sum()
+    scenario.checks.iter().map(estimate_of_check).sum()
 }
 
-fn of_check(check: &Check) -> Duration {
+fn estimate_of_check(check: &Check) -> Duration {
     let CheckKind::Script(script) = &check.kind else {
         return Duration::ZERO;
     };
     let hang = match script.hang {
-        Some(_) => HANG,
+        Some(_) => HANG_TIME,
         None => Duration::ZERO,
     };
     let ends_world = script.afterwards != Afterwards::GoOn;
@@ -86,17 +86,17 @@ fn of_check(check: &Check) -> Duration {
             .moves
             .iter()
             .any(|one| matches!(one.act, Act::Init(_)));
-    let world = if anew { WORLD } else { Duration::ZERO };
-    hang + world + asleep(&script.moves)
+    let world = if anew { WORLD_TIME } else { Duration::ZERO };
+    hang + world + time_asleep(&script.moves)
 }
 
 /// Returns how long the ranks sleep or are stopped, in all moves together.
-fn asleep(moves: &[Move]) -> Duration {
+fn time_asleep(moves: &[Move]) -> Duration {
     let of_move = |one: &Move| match &one.act {
         Act::Sleep(ms) | Act::Pause(ms) => Duration::from_millis(*ms),
         Act::Together(lists) => lists
             .iter()
-            .map(|moves| asleep(moves))
+            .map(|moves| time_asleep(moves))
             .max()
             .unwrap_or_default(),
         _ => Duration::ZERO,

@@ -11,8 +11,8 @@ use allranks_suite::plan::Scenario;
 const LOG_HEAD: u64 = 1 << 20;
 const LOG_TAIL: u64 = 3 << 20;
 
-/// How much of a log is looked at for why a rank did not start, in bytes.
-const LAST: u64 = 64 << 10;
+/// Bytes at the end of a log in which the reason is searched for why a rank did not start.
+const INSPECTED_END: u64 = 64 << 10;
 
 /// Shortens the logs of a world's ranks (paths relative to the run's folder). Returns one line for each log that cannot
 /// be shortened.
@@ -48,10 +48,10 @@ fn cap(log: &Path) -> io::Result<()> {
 pub(super) fn end_of(shared: &Shared, log: &Path) -> String {
     let read = || -> io::Result<Vec<u8>> {
         let mut file = File::open(shared.settings.out.join(log))?;
-        let start = file.metadata()?.len().saturating_sub(LAST);
+        let start = file.metadata()?.len().saturating_sub(INSPECTED_END);
         file.seek(SeekFrom::Start(start))?;
         let mut end = Vec::new();
-        file.take(LAST).read_to_end(&mut end)?;
+        file.take(INSPECTED_END).read_to_end(&mut end)?;
         Ok(end)
     };
     String::from_utf8_lossy(&read().unwrap_or_default()).into_owned()

@@ -1,8 +1,8 @@
 //! Runs a plan: scenarios side by side within a budget, each one's worlds in turn; every check result is judged and
 //! recorded.
 //!
-//! In: a [`Plan`] and [`Settings`]. Out: [`Record`]s, each as soon as nothing can change it, through one channel; what renders
-//! them has no say in the run.
+//! In: a [`Plan`] and [`Settings`]. Out: [`Record`]s through one channel, each as soon as it is final. Whatever renders them
+//! does not influence the run.
 
 mod budget;
 mod failed_init;
@@ -63,7 +63,7 @@ pub struct Settings {
     pub out: PathBuf,
     /// Seed of all input data.
     pub seed: u64,
-    /// Ranks that may run at once; a larger world waits for all that those of its kind may have.
+    /// Ranks that may run at once. A larger world waits until it is the only one of its kind.
     pub ranks_at_once: Capacity,
     /// Number of worlds that may use one device at the same time.
     pub worlds_per_device: NonZeroU32,
@@ -124,7 +124,7 @@ impl Interrupt {
 
     /// Returns when the flag is set; never before.
     pub async fn wait(&self) {
-        // The sender is here, so there is no other end than that.
+        // Cannot fail: the sender is in `self`.
         let _ = self.0.subscribe().wait_for(|set| *set).await;
     }
 }
@@ -150,7 +150,7 @@ struct Shared {
 }
 
 impl Shared {
-    /// Takes which version of torch a rank on a platform reported.
+    /// Records the version of torch that a rank on a platform reported, if none is known yet.
     fn learn_torch(&self, platform: &str, torch: &str) {
         let mut known = self.torch.lock().unwrap_or_else(PoisonError::into_inner);
         let known = known.entry(platform.to_owned());
@@ -163,10 +163,10 @@ impl Shared {
         known.get(platform).cloned()
     }
 
-    /// Tells what is waited for.
+    /// Sends a notice about what the run waits for.
     fn notify(&self, notice: String) {
         if let Some(notices) = &self.settings.notices {
-            // What reads them may be gone; the run goes on.
+            // Without a reader the notice is dropped.
             let _ = notices.send(notice);
         }
     }
@@ -231,7 +231,7 @@ impl Session {
                 settings.import_patience,
             )?)),
         };
-        // Each agent adds what is below to its own environment.
+        // Each agent adds these variables to its own environment.
         let base_environment = match &launcher {
             Launcher::Local(_) => base_environment(),
             Launcher::Nodes(_) => BTreeMap::new(),
@@ -317,7 +317,7 @@ impl Session {
         records
     }
 
-    /// Returns true if there is nothing of the scenario to run, for all of it is recorded.
+    /// Returns true if all checks of the scenario are recorded already, so that nothing is left to run.
     fn is_recorded(&self, scenario: &Scenario, round: u32) -> bool {
         let recorded = &self.0.settings.recorded;
         let ids = scenario.checks.iter().map(|check| &check.id);
@@ -338,8 +338,8 @@ impl Session {
         self.0.budget.admit(Load::of(scenario), devices).await
     }
 
-    /// Runs a scenario, whose records are sent as soon as each is final. Returns what the harness failed at, each with the
-    /// scenario's id.
+    /// Runs a scenario, and sends each of its records as soon as it is final. Returns the failures of the harness itself, one
+    /// line each with the scenario's id.
     async fn run_scenario(
         &self,
         _permit: Permit,
@@ -354,7 +354,7 @@ impl Session {
             // On a thread of the runtime: the caller's may end before the run does.
             tokio::spawn(async move { scenario::run(&shared, &writer).await })
         };
-        // A mistake of the harness in one scenario is that scenario's result, and the others go on.
+        // A panic of the harness in one scenario becomes the result of that scenario; the others go on.
         let mut run = match task.await {
             Ok(run) => run,
             Err(error) => scenario::broken(&writer, &error.to_string()),

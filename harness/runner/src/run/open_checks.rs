@@ -70,8 +70,9 @@ impl OpenChecks {
         }
     }
 
-    /// Takes what a world of these ranks showed of the check at that place, and writes it if nothing can change it.
-    pub fn take(&mut self, ranks: &[RankRun], index: usize, check_result: CheckResult) {
+    /// Records the result that a world of these ranks has given the check at this index, and writes it if nothing can change it
+    /// any more.
+    pub fn record(&mut self, ranks: &[RankRun], index: usize, check_result: CheckResult) {
         self.writer.learn(ranks);
         let known = Known {
             is_intermittent: self.writer.is_intermittent(index, &check_result),
@@ -85,7 +86,7 @@ impl OpenChecks {
         }
     }
 
-    /// Places of the checks that a world is still to make.
+    /// Returns the indices of the checks that a world is still to make.
     pub fn open(&self) -> Vec<usize> {
         let states = self.states.iter().enumerate();
         let is_open =
@@ -95,8 +96,8 @@ impl OpenChecks {
             .collect()
     }
 
-    /// Writes that no world will make what is open, with the reason `why`; what failed once stays failed. Init and teardown that
-    /// were not made are not run either.
+    /// Writes the open checks as not run, with the reason `why`, because no further world will be started. A check that failed
+    /// once is written as failed. Init and teardown without a result are not run either.
     pub fn give_up(&mut self, run: &mut ScenarioRun, why: &str) {
         run.failure.get_or_insert_with(|| why.to_owned());
         for check_result in [&mut run.init, &mut run.end] {
@@ -117,7 +118,8 @@ impl OpenChecks {
         }
     }
 
-    /// Takes out the failures to cut down; each must be given to [`settle`](Self::settle) afterwards.
+    /// Removes and returns the failures whose sequences must be cut down, by index; each must be given to
+    /// [`settle`](Self::settle) afterwards.
     pub fn take_to_shrink(&mut self) -> BTreeMap<usize, CheckResult> {
         let states = self.states.iter_mut().enumerate();
         let mut taken = BTreeMap::new();

@@ -7,8 +7,8 @@ use allranks_model::flight_recorder::RecordedOp;
 use allranks_model::record::Span;
 use allranks_protocol::{Call, Hello, Step, StepResult};
 
-/// Number of spans kept for each rank's timeline. Spans that end badly are always kept.
-const SPANS: usize = 240;
+/// Largest number of spans of a rank's timeline. A span with an error is kept in any case.
+const MAX_SPANS: usize = 240;
 
 /// What was seen from outside of a rank that runs a program and reports nothing itself.
 #[derive(Clone, Debug, Default)]
@@ -110,7 +110,7 @@ impl RankRun {
     }
 
     /// Adds a call that never ended to the timeline.
-    pub fn tell_stuck(&mut self, label: String) {
+    pub fn add_unfinished_span(&mut self, label: String) {
         self.spans.push(Span {
             label,
             start_us: self.entered_at / 1000,
@@ -119,9 +119,9 @@ impl RankRun {
         });
     }
 
-    /// Adds a step to the timeline; a good one is dropped if there are 240 already.
-    pub fn tell(&mut self, label: &str, result: &StepResult, ok: bool) {
-        if self.spans.len() < SPANS || !ok {
+    /// Adds a step to the timeline; one without an error is dropped if there are [`MAX_SPANS`] already.
+    pub fn add_span(&mut self, label: &str, result: &StepResult, ok: bool) {
+        if self.spans.len() < MAX_SPANS || !ok {
             self.spans.extend(span(label, result, ok));
         }
     }

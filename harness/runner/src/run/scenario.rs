@@ -1,4 +1,4 @@
-//! Runs one scenario: a first world, and another one each time a world is lost, until every check has its result.
+//! Runs one scenario: starts a world, and another one each time a world is lost, until every check has its result.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -23,12 +23,12 @@ use allranks_model::record::INTERRUPTED;
 use allranks_suite::expectation::NO_WORLD;
 use allranks_suite::plan::Scenario;
 
-/// How many worlds of a scenario may find their port taken.
-const PORTS: u32 = 3;
-/// How many worlds of a scenario may come together too late because the machine does not let their ranks run.
-const LATE: u32 = 3;
+/// Largest number of worlds of a scenario that are replaced because their port was taken.
+const MAX_TAKEN_PORTS: u32 = 3;
+/// Largest number of worlds of a scenario that are replaced because the machine did not let their ranks run in time.
+const MAX_LATE_WORLDS: u32 = 3;
 
-/// Runs it, and writes the results of its checks. Never fails: what goes wrong is a check result.
+/// Runs the scenario of `writer`, and writes the results of its checks. Never fails: every problem becomes a check result.
 pub async fn run(shared: &Shared, writer: &Arc<RecordWriter>) -> ScenarioRun {
     let (scenario, round) = (writer.scenario(), writer.round());
     let mut run = ScenarioRun::new(scenario, round);
@@ -51,7 +51,7 @@ pub async fn run(shared: &Shared, writer: &Arc<RecordWriter>) -> ScenarioRun {
         run.worlds += 1;
         let todo = open_checks.open();
         let mut decided =
-            |ranks: &[RankRun], index, check_result| open_checks.take(ranks, index, check_result);
+            |ranks: &[RankRun], index, check_result| open_checks.record(ranks, index, check_result);
         let mut result = match world(shared, scenario, todo, &run.logs, &mut decided).await {
             Ok(Some(result)) => result,
             Ok(None) => continue,
@@ -116,7 +116,8 @@ struct ExcusedWorlds {
     late: u32,
 }
 
-/// Says of a world that did not initialise what is not the backend's fault. Returns true if another world is to be tried in its place.
+/// Changes the result of a failed initialisation if the backend is not at fault. Returns true if another world must be tried
+/// instead.
 async fn excuse_init(
     shared: &Shared,
     scenario: &Scenario,
@@ -134,7 +135,7 @@ async fn excuse_init(
     let timeout_s = scenario.case.world.timeout_s;
     if let Some(why) = failed_init::late_machine(init, timeout_s, result.waited_in_init) {
         excused.late += 1;
-        if excused.late < LATE && !*shared.interrupt.borrow() {
+        if excused.late < MAX_LATE_WORLDS && !*shared.interrupt.borrow() {
             shared.notify(format!("{}: {why}; another world is tried", scenario.id));
             return true;
         }
@@ -143,11 +144,11 @@ async fn excuse_init(
     }
     if let Some(port) = failed_init::lost_port(shared, logs, init, &result.ports) {
         excused.taken += 1;
-        if excused.taken < PORTS && !*shared.interrupt.borrow() {
+        if excused.taken < MAX_TAKEN_PORTS && !*shared.interrupt.borrow() {
             shared.notify(format!("port {port} was taken before a world could use it"));
             return true;
         }
-        // With each of several ports alike, and no process at it, it is the backend that listens twice.
+        // If that happens with several ports, and no other process listens there, the backend itself listens twice.
         if is_held(port) {
             failed_init::blame_machine(init, "another process took the port");
         }
@@ -155,7 +156,7 @@ async fn excuse_init(
     false
 }
 
-/// Random sequences that failed, and are not known to, are cut down.
+/// Cuts down the random sequences that failed unexpectedly.
 async fn shrink_failures(
     shared: &Shared,
     scenario: &Scenario,
@@ -169,14 +170,14 @@ async fn shrink_failures(
     }
 }
 
-/// Returns true if a known failure took the world with it.
+/// Returns true if the world was lost by a failure that an expectation describes.
 fn is_known_loss(writer: &RecordWriter, result: &WorldResult) -> bool {
     let last = result.farthest;
     last.is_some_and(|(index, outcome)| writer.is_expected(index, outcome))
 }
 
-/// Adds what a world showed. The first world speaks for init; a later one only if it fails to initialise, for then
-/// the checks that are left have no world.
+/// Adds the result of a world to the run. `init` is that of the first world, or of a later one that fails to initialise,
+/// because the remaining checks then cannot be made.
 fn absorb(run: &mut ScenarioRun, result: WorldResult, initialised: &mut bool) {
     if let Some(init) = result.init
         && (!*initialised || init.outcome != Outcome::Pass)
@@ -184,7 +185,7 @@ fn absorb(run: &mut ScenarioRun, result: WorldResult, initialised: &mut bool) {
         *initialised = init.outcome == Outcome::Pass;
         run.init = init;
     }
-    // A bad end of one world is not made good by the next.
+    // A failed teardown stays failed, whatever the next world does.
     if let Some(end) = result.end
         && matches!(run.end.outcome, Outcome::NotRun | Outcome::Pass)
     {

@@ -16,9 +16,9 @@ use allranks_model::names::Rank;
 use allranks_protocol::{FromRank, FromZygote, Hello};
 
 /// The shortest time after which a connection without a hello is dropped: a rank may connect before it imports torch.
-pub const HELLO_PATIENCE: Duration = Duration::from_secs(60);
+pub const HELLO_TIMEOUT: Duration = Duration::from_secs(60);
 /// The longest first frame, in bytes; it has no payload.
-const FIRST_FRAME: usize = 64 << 10;
+const MAX_FIRST_FRAME: usize = 64 << 10;
 /// Number of connections without a hello at a time; further ones are accepted only when one of these is done.
 const MAX_WITHOUT_HELLO: usize = 1024;
 
@@ -35,7 +35,7 @@ pub struct ControlServer {
 /// The time for which the system must refuse connections before the worlds that wait for one are notified.
 const REFUSAL_LIMIT: Duration = Duration::from_secs(3);
 /// Time from one attempt to accept a connection to the next, where the system refuses.
-const AGAIN: Duration = Duration::from_millis(50);
+const ACCEPT_RETRY_PERIOD: Duration = Duration::from_millis(50);
 
 #[derive(Debug)]
 enum Waiting {
@@ -52,15 +52,15 @@ pub(super) struct Arrival {
     pub(super) stream: UnixStream,
 }
 
-/// A token that the server expects. Dropping it makes the token unknown again.
+/// A token that the server expects of connections. Dropping it makes the server forget the token.
 #[derive(Debug)]
-pub struct WorldSlot {
+pub struct ExpectedToken {
     control_server: ControlServer,
     /// The secret of this world, or of this zygote.
     pub token: String,
 }
 
-impl WorldSlot {
+impl ExpectedToken {
     /// Returns why no connection can be accepted, as soon as the system has refused to for some seconds.
     pub async fn accept_error(&self) -> String {
         self.control_server.accept_error().await
@@ -80,7 +80,7 @@ fn split(rank_token: &str) -> Option<(&str, Rank)> {
     Some((token, Rank(rank.parse().ok()?)))
 }
 
-impl Drop for WorldSlot {
+impl Drop for ExpectedToken {
     fn drop(&mut self) {
         self.control_server.expected().remove(&self.token);
     }
@@ -126,7 +126,7 @@ impl ControlServer {
                         if refused.get_or_insert_with(Instant::now).elapsed() >= REFUSAL_LIMIT {
                             accepting.accept_error.send_replace(Some(error.to_string()));
                         }
-                        tokio::time::sleep(AGAIN).await;
+                        tokio::time::sleep(ACCEPT_RETRY_PERIOD).await;
                     }
                 }
             }
@@ -153,7 +153,7 @@ impl ControlServer {
     }
 
     /// Expects the ranks of a world; their connections come out of the receiver.
-    pub fn expect_world(&self) -> io::Result<(WorldSlot, mpsc::UnboundedReceiver<Arrival>)> {
+    pub fn expect_world(&self) -> io::Result<(ExpectedToken, mpsc::UnboundedReceiver<Arrival>)> {
         let (sender, receiver) = mpsc::unbounded_channel();
         Ok((self.expect(Waiting::World(sender))?, receiver))
     }
@@ -161,15 +161,18 @@ impl ControlServer {
     /// Expects a zygote; its connection comes out of the receiver with its hello.
     pub fn expect_zygote(
         &self,
-    ) -> io::Result<(WorldSlot, mpsc::UnboundedReceiver<(FromZygote, UnixStream)>)> {
+    ) -> io::Result<(
+        ExpectedToken,
+        mpsc::UnboundedReceiver<(FromZygote, UnixStream)>,
+    )> {
         let (sender, receiver) = mpsc::unbounded_channel();
         Ok((self.expect(Waiting::Zygote(sender))?, receiver))
     }
 
-    fn expect(&self, waiting: Waiting) -> io::Result<WorldSlot> {
+    fn expect(&self, waiting: Waiting) -> io::Result<ExpectedToken> {
         let token = token()?;
         self.expected().insert(token.clone(), waiting);
-        Ok(WorldSlot {
+        Ok(ExpectedToken {
             control_server: self.clone(),
             token,
         })
@@ -186,7 +189,7 @@ impl ControlServer {
         if !is_trusted(peer.uid()) {
             return;
         }
-        let reading = read_frame_within::<FirstFrame>(&mut stream, FIRST_FRAME, 0);
+        let reading = read_frame_within::<FirstFrame>(&mut stream, MAX_FIRST_FRAME, 0);
         let hello = tokio::time::timeout(self.patience, reading).await;
         let Ok(Ok(Frame { header, .. })) = hello else {
             return;
@@ -335,7 +338,10 @@ mod tests {
             let server = ControlServer::bind(LONG).unwrap();
             let (slot, mut arrivals) = server.expect_world().unwrap();
             let hello = hello(&slot.rank_token(Rank(0)));
-            for (header, payload) in [(hello.clone(), 1), (" ".repeat(FIRST_FRAME) + &hello, 0)] {
+            for (header, payload) in [
+                (hello.clone(), 1),
+                (" ".repeat(MAX_FIRST_FRAME) + &hello, 0),
+            ] {
                 let mut peer = dial(&server);
                 // The server may close before everything is written.
                 let _ = peer.write_all(&frame(&header, payload));

@@ -101,8 +101,8 @@ pub async fn lease_devices(
     }
 }
 
-/// Returns the devices that other allranks processes have or share, each with the known processes: `0 (pid 4711)`. A
-/// device that only this process has is not among them.
+/// Returns the devices that other allranks processes hold or share, each with the ids of these processes if known: `0 (pid
+/// 4711)`. Devices that only this process holds are left out.
 ///
 /// # Errors
 /// Fails if the folder of locks cannot be written.

@@ -1,4 +1,4 @@
-//! Dialects: the variables in which a launcher tells a rank of a program its place.
+//! Dialects: the environment variables by which a launcher tells each rank of a program its rank, world size and local rank.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,7 +20,7 @@ pub struct Dialect {
     local_rank: &'static str,
     /// The number of ranks on its host.
     local_size: LocalSize,
-    /// What together tells one run of the launcher from another, as far as it is set. Empty if nothing does.
+    /// The variables whose values together identify a run of the launcher. Empty if there are none.
     runs: &'static [&'static str],
 }
 
@@ -29,8 +29,8 @@ pub struct Dialect {
 enum LocalSize {
     /// In this variable.
     Of(&'static str),
-    /// In the first of these variables that is set, a list with an entry for each node, `2(x3),1`; the last variable is the index of
-    /// the node in it.
+    /// In the first of these variables that is set, a list with an entry for each node, `2(x3),1`; the last variable is the
+    /// index of the node in it.
     Listed([&'static str; 2], &'static str),
 }
 
@@ -108,7 +108,7 @@ impl Dialect {
         self.rank
     }
 
-    /// Returns the names of the variables that have the number of ranks, the first of which counts that is set.
+    /// Returns the names of the variables that have the number of ranks; the first that is set counts.
     #[must_use]
     pub const fn sizes(&self) -> &'static [&'static str] {
         self.sizes
@@ -131,7 +131,7 @@ impl Dialect {
         name == self.rank || self.sizes.contains(&name) || self.runs.contains(&name)
     }
 
-    /// Returns what tells this run of the launcher from others, a word for each variable; empty if nothing does.
+    /// Returns what identifies this run of the launcher, a word for each variable that is set; empty if none is.
     #[must_use]
     pub fn run(&self, environment: &BTreeMap<String, String>) -> String {
         let values = self.runs.iter().filter_map(|name| environment.get(*name));
@@ -152,26 +152,26 @@ impl fmt::Display for Dialect {
     }
 }
 
-/// What a launcher told one rank.
+/// The rank, sizes and local rank that a launcher assigned to one process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Slot {
+pub struct RankAssignment {
     /// The name of the dialect.
     pub dialect: String,
     /// The variables that were read, for people.
     pub from: String,
     /// The rank.
     pub rank: u32,
-    /// The number of ranks; `None` if it was not told.
+    /// The number of ranks; `None` if the launcher did not set it.
     pub size: Option<u32>,
-    /// The rank's number on its host; `None` if it was not told.
+    /// The rank's number on its host; `None` if the launcher did not set it.
     pub local_rank: Option<u32>,
-    /// The number of ranks on its host; `None` if it was not told.
+    /// The number of ranks on its host; `None` if the launcher did not set it.
     pub local_size: Option<u32>,
 }
 
-impl Slot {
-    /// Reads the slot that this launcher gave a process with this environment. Variables of other launchers do not count: mpirun
-    /// inside an allocation of Slurm leaves them there.
+impl RankAssignment {
+    /// Reads the assignment from the environment that this launcher gave a process. Variables of other launchers do not count:
+    /// inside an allocation of Slurm, Slurm's variables are there under mpirun too.
     ///
     /// # Errors
     /// Says which variables were looked for, if the rank is in none.
@@ -238,7 +238,7 @@ mod tests {
         launcher: Launcher,
         pairs: &[(&str, &str)],
     ) -> (u32, Option<u32>, Option<u32>, Option<u32>) {
-        let slot = Slot::read(launcher, &environment(pairs)).unwrap();
+        let slot = RankAssignment::read(launcher, &environment(pairs)).unwrap();
         (slot.rank, slot.size, slot.local_rank, slot.local_size)
     }
 
@@ -269,13 +269,13 @@ mod tests {
             (7, None, None, None)
         );
         // A RANK that is left from somewhere else is none of these launchers'.
-        let said = Slot::read(Launcher::Mpi, &environment(&[("RANK", "0")])).unwrap_err();
+        let said = RankAssignment::read(Launcher::Mpi, &environment(&[("RANK", "0")])).unwrap_err();
         assert!(
             said.contains("OMPI_COMM_WORLD_RANK, or PALS_RANKID"),
             "{said}"
         );
-        assert!(Slot::read(Launcher::Local, &environment(&slurm)).is_err());
-        let said = Slot::read(Launcher::Slurm, &environment(&[("SLURM_NODEID", "1")]));
+        assert!(RankAssignment::read(Launcher::Local, &environment(&slurm)).is_err());
+        let said = RankAssignment::read(Launcher::Slurm, &environment(&[("SLURM_NODEID", "1")]));
         assert!(said.is_err(), "a node is no rank");
     }
 

@@ -1,5 +1,5 @@
-//! Detects that a machine, or a limit set on it, has no more processes or open files to give: a fault of neither backend nor
-//! driver.
+//! Detects that a machine, or a limit set on it, allows no more processes, threads or open files. Neither the backend nor the
+//! driver is at fault then.
 
 use std::io;
 use std::sync::LazyLock;
@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 use rustix::io::Errno;
 
-/// Returns true if the system had no more open files, threads or processes to give.
+/// Returns true if an error means that the system allows no more open files, threads or processes.
 #[must_use]
 pub fn is_exhaustion(error: &io::Error) -> bool {
     let number = error.raw_os_error().map(Errno::from_raw_os_error);
@@ -15,12 +15,12 @@ pub fn is_exhaustion(error: &io::Error) -> bool {
     matches!(number, Some(Errno::MFILE | Errno::NFILE | Errno::AGAIN))
 }
 
-/// Returns true if a text that a process wrote says that the system had no more open files, threads or processes to give.
+/// Returns true if the output of a process reports that the system allows no more open files, threads or processes.
 #[must_use]
 pub fn names_exhaustion(text: &str) -> bool {
     static WORDS: LazyLock<Regex> = LazyLock::new(|| {
-        // `Resource temporarily unavailable` is also what a socket says that has nothing to read: it must be about a thread or a
-        // process, or all that an exception says, as of std::thread or os.fork.
+        // A socket with nothing to read fails with `Resource temporarily unavailable` too. So the message must mention a thread
+        // or a process, or be the whole message of an exception, as from std::thread or os.fork.
         let words = "too many open files\
                      |can't start new thread\
                      |(thread|fork|clone|process)[^\\n]{0,80}resource temporarily unavailable\

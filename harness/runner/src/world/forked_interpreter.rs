@@ -46,9 +46,9 @@ impl ForkedInterpreter {
         self.zygote.get_or_init(|| started).await.as_ref()
     }
 
-    /// Runs a script with `argument`, in JSON, as its only argument, and with this process's environment changed by `env`. Returns
-    /// its output, and its exit status; `None` if it ran for longer than `limit` and was killed. Waits until the zygote has
-    /// imported torch. Must not be called on a thread of the runtime.
+    /// Runs a script with `argument`, in JSON, as its only argument, and with this process's environment changed by `env`.
+    /// Returns its output, and its exit status; `None` if it ran for longer than `limit` and was killed. Waits until the zygote
+    /// has imported torch. Must not be called on a thread of the runtime.
     ///
     /// # Errors
     /// There is no zygote, or it cannot fork. The script can then run in an interpreter of its own.

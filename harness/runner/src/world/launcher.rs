@@ -1,4 +1,5 @@
-//! Launchers: what starts the ranks of a world. The local one does on this machine, forked from a zygote where that is safe.
+//! Launchers, which start the ranks of a world. The local launcher starts them on this machine, forked from a zygote where that
+//! is safe.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -8,7 +9,7 @@ use std::time::Duration;
 
 use tokio::sync::{Mutex, mpsc};
 
-use super::control_server::{ControlServer, HELLO_PATIENCE};
+use super::control_server::{ControlServer, HELLO_TIMEOUT};
 use super::launch_spec::{LaunchSpec, prepend_path};
 use super::local_world::{LocalWorld, Processes};
 use super::node::{NodeHold, Nodes};
@@ -18,7 +19,7 @@ use super::{Driver, EVENTS, TOKEN, World, spawned};
 use allranks_model::placement::Placement;
 use allranks_suite::platform::Start;
 
-/// For how long nodes may be asked whether they reach each other.
+/// The limit for finding out whether nodes reach each other.
 const REACH_LIMIT: Duration = Duration::from_secs(30);
 
 /// Why a world could not be started.
@@ -33,7 +34,7 @@ pub enum LaunchError {
     /// A node refuses or cannot start ranks; the text names it and says why.
     #[error("{0}")]
     AtNode(String),
-    /// A node that the world needs is not there, or not any more; the text names it and says why.
+    /// A node that the world needs has not joined, or is lost; the text names it and says why.
     #[error("{0}")]
     NoNode(String),
 }
@@ -47,7 +48,7 @@ pub enum Launcher {
     Nodes(Box<Nodes>),
 }
 
-/// What a world has for itself while it lives: where its ranks meet. Dropping it gives everything back.
+/// The host, ports and folder that a world has for its rendezvous. Dropping it releases them.
 #[derive(Debug)]
 pub struct Reservation {
     /// The host at which its ranks meet, which all of them reach: that of its first node.
@@ -59,7 +60,7 @@ pub struct Reservation {
     pub(super) held: Held,
 }
 
-/// What keeps a reservation.
+/// What holds a reservation.
 #[derive(Debug)]
 pub(super) enum Held {
     /// Those of this process.
@@ -78,7 +79,7 @@ impl Launcher {
     /// Reserves what a world with this placement needs: `ports` ports, and a folder. On this machine the folder is in `out`.
     ///
     /// # Errors
-    /// Fails if no ports are free, the folder cannot be made, or a node that the world needs is not there.
+    /// Fails if no ports are free, the folder cannot be made, or a node that the world needs has not joined.
     pub async fn reserve(
         &self,
         placement: &Placement,
@@ -107,8 +108,8 @@ impl Launcher {
         }
     }
 
-    /// Returns why the first `count` nodes cannot make a world, if some do not reach each other. `None` if all do, if that is not known
-    /// within half a minute, and on one machine.
+    /// Returns why the first `count` nodes cannot make a world, if some do not reach each other. `None` if all do, if that is
+    /// not known within half a minute, and on one machine.
     pub async fn unreached(&self, count: usize) -> Option<String> {
         match self {
             Self::Nodes(nodes) if count > 1 => nodes.unreached(count, REACH_LIMIT).await,
@@ -167,7 +168,7 @@ impl LocalLauncher {
         zygote_patience: Duration,
     ) -> io::Result<Self> {
         Ok(Self {
-            control_server: ControlServer::bind(zygote_patience.max(HELLO_PATIENCE))?,
+            control_server: ControlServer::bind(zygote_patience.max(HELLO_TIMEOUT))?,
             driver,
             supervisor,
             zygote_log,

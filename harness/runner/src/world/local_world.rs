@@ -6,7 +6,7 @@ use tokio::io::{AsyncWriteExt, BufReader};
 use tokio::net::unix::OwnedWriteHalf;
 use tokio::sync::mpsc;
 
-use super::control_server::{Arrival, WorldSlot};
+use super::control_server::{Arrival, ExpectedToken};
 use super::frame::{read_frame, write_frame};
 use super::orphans::Orphan;
 use super::{Event, RankExit, SIGKILL};
@@ -23,7 +23,7 @@ pub struct LocalWorld {
     sender: mpsc::Sender<Event>,
     processes: Box<dyn Processes>,
     /// Keeps the token known to the control server.
-    place: WorldSlot,
+    place: ExpectedToken,
     /// Whether it has been said that no connection can be accepted.
     is_refusal_reported: bool,
 }
@@ -51,7 +51,7 @@ impl LocalWorld {
         arrivals: mpsc::UnboundedReceiver<Arrival>,
         (sender, events): (mpsc::Sender<Event>, mpsc::Receiver<Event>),
         processes: Box<dyn Processes>,
-        place: WorldSlot,
+        place: ExpectedToken,
     ) -> Self {
         Self {
             events,

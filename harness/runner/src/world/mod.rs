@@ -37,7 +37,7 @@ mod zygote;
 pub use allranks_protocol::RankExit;
 pub use commands::Commands;
 pub use devices::{Device, DeviceLease, devices, held_devices, lease_devices};
-pub use dialect::{Dialect, OF_OTHER_LAUNCHERS, Slot};
+pub use dialect::{Dialect, OF_OTHER_LAUNCHERS, RankAssignment};
 pub use driver::{Driver, python_files};
 pub use exhaustion::{is_exhaustion, names_exhaustion};
 pub use forked_interpreter::ForkedInterpreter;
@@ -115,7 +115,8 @@ impl World {
         self.signal(rank, SIGKILL);
     }
 
-    /// Returns the processes that each rank is in or below, empty where that is not known; `None` if the ranks are on other hosts.
+    /// Returns the processes that each rank is in or below, empty where that is not known; `None` if the ranks are on other
+    /// hosts.
     #[must_use]
     pub fn roots(&self) -> Option<Vec<u32>> {
         match self {
@@ -152,8 +153,8 @@ impl World {
         }
     }
 
-    /// Waits until every node of this world has shown that it is alive. Whatever fails in a world may be the loss of a node that
-    /// is not noticed yet.
+    /// Waits until every node of this world has shown that it is alive. A failure in a world may be due to the loss of a node
+    /// that has not been noticed yet.
     ///
     /// # Errors
     /// Names a node that is lost, and says why.

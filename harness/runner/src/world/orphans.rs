@@ -20,7 +20,7 @@ pub const TOKEN: &str = "ALLRANKS_TOKEN";
 
 /// How long killed processes may take to end. One in an uninterruptible wait for a device or a disk takes longer, and
 /// may never end.
-const PATIENCE: Duration = Duration::from_secs(5);
+const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time from one attempt to the next.
 const RETRY_PERIOD: Duration = Duration::from_millis(10);
 
@@ -53,7 +53,7 @@ pub fn unkilled(left: &[Orphan]) -> Option<String> {
 
 /// Kills every process except this one whose environment holds this [`TOKEN`], alone or followed by a dot and a rank.
 /// Returns those that were running; a zombie is not. Linux only; elsewhere it finds none.
-pub fn kill_remains(token: &str) -> Vec<Orphan> {
+pub fn kill_orphans(token: &str) -> Vec<Orphan> {
     let Ok(processes) = std::fs::read_dir("/proc") else {
         return Vec::new();
     };
@@ -69,7 +69,7 @@ pub fn kill_remains(token: &str) -> Vec<Orphan> {
             continue;
         };
         let id = pid.as_raw_nonzero().get().unsigned_abs();
-        let environment = host::environment(id, PATIENCE).unwrap_or_default();
+        let environment = host::environment(id, KILL_TIMEOUT).unwrap_or_default();
         let owner = environment
             .split(|byte| *byte == 0)
             .find_map(|variable| owner(variable, token));
@@ -83,14 +83,14 @@ pub fn kill_remains(token: &str) -> Vec<Orphan> {
     found
 }
 
-/// Repeats [`kill_remains`] until it finds nothing, because a process that is killed may just have started another one.
+/// Repeats [`kill_orphans`] until it finds nothing, because a process that is killed may just have started another one.
 /// Returns what still runs after five seconds. Blocks.
 pub fn end_remains(token: &str) -> Vec<Orphan> {
-    until_gone(PATIENCE, || kill_remains(token))
+    until_gone(KILL_TIMEOUT, || kill_orphans(token))
 }
 
-/// Asks the kernel to give this process the children of every process below it that ends, wherever they are. Does nothing elsewhere
-/// than on Linux.
+/// Asks the kernel to give this process the children of every process below it that ends, wherever they are. Does nothing
+/// elsewhere than on Linux.
 ///
 /// # Errors
 /// The kernel refuses it.
@@ -108,12 +108,12 @@ pub fn become_subreaper() -> io::Result<()> {
     Ok(())
 }
 
-/// Kills every process below this one, but those whose environment holds the token `spared`, until none is left. Returns how many
-/// were running, and what still runs after five seconds. A process that has ended is not waited for. Blocks. Linux only; elsewhere
-/// it finds none.
+/// Kills every process below this one, but those whose environment holds the token `spared`, until none is left. Returns how
+/// many were running, and what still runs after five seconds. A process that has ended is not waited for. Blocks. Linux only;
+/// elsewhere it finds none.
 pub fn end_children(spared: Option<&str>) -> (u32, Vec<Orphan>) {
     let mut killed = BTreeSet::new();
-    let left = until_gone(PATIENCE, || {
+    let left = until_gone(KILL_TIMEOUT, || {
         if !has_children() {
             return Vec::new();
         }
@@ -165,8 +165,8 @@ fn owner(variable: &[u8], token: &str) -> Option<Option<Rank>> {
     names(&value, token)
 }
 
-/// Returns the rank behind the token in a value of [`TOKEN`]: the outer option is none if the value is of another token, the inner
-/// one if no rank follows.
+/// Returns the rank behind the token in a value of [`TOKEN`]: the outer option is none if the value is of another token, the
+/// inner one if no rank follows.
 fn names(value: &str, token: &str) -> Option<Option<Rank>> {
     let rest = value.strip_prefix(token)?;
     if rest.is_empty() {
@@ -234,7 +234,7 @@ mod tests {
         };
         let mut children = [start(1), start(10)];
         // They may still be replacing their program.
-        let found = kill_remains(&format!("{token}.1"));
+        let found = kill_orphans(&format!("{token}.1"));
         let pids: Vec<u32> = (found.iter())
             .map(|orphan| orphan.pid.as_raw_nonzero().get().unsigned_abs())
             .collect();

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::RankExit;
-use super::dialect::Slot;
+use super::dialect::RankAssignment;
 use super::supervise::end_as;
 use allranks_model::launcher::Launcher;
 use allranks_model::names::Rank;
@@ -42,9 +42,9 @@ pub struct ExitRecord {
     /// Why it could not be started; none if it was started.
     #[serde(default)]
     pub error: Option<String>,
-    /// What its launcher told it of its place; none in a record that an earlier version has written.
+    /// What its launcher assigned to it; none in a record of an earlier version.
     #[serde(default)]
-    pub slot: Option<Slot>,
+    pub slot: Option<RankAssignment>,
 }
 
 impl ExitRecord {
@@ -94,8 +94,8 @@ fn start() -> u32 {
 
 /// Runs a command as the rank that `launcher` says it is, with its output in `logs/rankN.log`. Its record goes into `records`.
 /// Under `local` and `torchrun` it ends with the rank's exit code or signal, as these launchers expect, and returns only if the
-/// command cannot be started: the code to exit with. Under an engine it returns 0 in any case: engines kill all other ranks for one
-/// that failed, before they could be judged.
+/// command cannot be started: the code to exit with. Under an engine it returns 0 in any case: engines kill all other ranks for
+/// one that failed, before they could be judged.
 ///
 /// Signals that ask a process to end are left to the rank: launchers send them to the whole process group, and the
 /// wrapper stays to record how the rank ends.
@@ -109,7 +109,7 @@ pub fn run_wrapped(
     argv: &[OsString],
 ) -> io::Result<i32> {
     let environment = std::env::vars().collect();
-    let slot = Slot::read(launcher, &environment).map_err(io::Error::other)?;
+    let slot = RankAssignment::read(launcher, &environment).map_err(io::Error::other)?;
     let rank = slot.rank.to_string();
     let log = open(&logs.join(format!("rank{rank}.log")))?;
     let runtime = tokio::runtime::Builder::new_current_thread()

@@ -19,12 +19,12 @@ use tokio::sync::mpsc;
 use super::exhaustion::is_exhaustion;
 use super::launch_spec::RankLaunchSpec;
 use super::local_world::Processes;
-use super::orphans::{Orphan, TOKEN, kill_remains};
+use super::orphans::{Orphan, TOKEN, kill_orphans};
 use super::supervise::{SUPERVISED, SupervisorReport};
 use super::{Event, RankExit};
 use allranks_model::names::Rank;
 
-/// Why a rank could not be started that the system had no room for.
+/// The reason for a rank that could not be started because the system allows no more processes or open files.
 const EXHAUSTED: &str = "no more processes or open files are available";
 
 /// The processes of a world, one for each rank.
@@ -101,7 +101,7 @@ impl Processes for SpawnedProcesses {
     }
 
     fn reap_orphans(&self) -> Vec<Orphan> {
-        kill_remains(&self.token)
+        kill_orphans(&self.token)
     }
 }
 
@@ -137,7 +137,7 @@ pub fn start<'a>(
                         }
                         (Ok(status), Some(None)) => {
                             // Its rank may live on.
-                            let _ = token.map(|token| kill_remains(&token));
+                            let _ = token.map(|token| kill_orphans(&token));
                             end_of_supervisor(status)
                         }
                         (Err(error), _) => RankExit::Unknown(error.to_string()),

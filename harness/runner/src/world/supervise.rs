@@ -2,8 +2,8 @@
 //! rank and everything that the rank started, and ends.
 //!
 //! Its standard input is a socket whose other end only the harness holds, so end of file means that the harness has ended, in
-//! whatever way. Each byte that comes is the number of a signal for the rank; just before the supervisor ends it says there its
-//! [`SupervisorReport`]. The rank leads a process group of its own, so that a signal to it does
+//! whatever way. Each byte that comes is the number of a signal for the rank. Just before it ends, the supervisor writes its
+//! [`SupervisorReport`] to the socket. The rank leads a process group of its own, so that a signal to it does
 //! not reach the supervisor. The supervisor ends with the rank's exit code or signal, and writes nothing to standard output and
 //! error, which belong to the rank, but what it cannot kill.
 //!
@@ -32,8 +32,8 @@ use super::orphans::{TOKEN, become_subreaper, end_children, end_remains, unkille
 pub(crate) const SUPERVISED: &str = "ALLRANKS_SUPERVISED";
 /// Exit code of a supervisor whose harness has ended.
 pub(crate) const ORPHANED: i32 = 70;
-/// How much later than the rank the supervisor may notice the end of the harness.
-const NOTICE: Duration = Duration::from_millis(50);
+/// How much later than its rank a supervisor may notice the end of the harness.
+const HARNESS_END_DELAY: Duration = Duration::from_millis(50);
 /// Time from one attempt to the next.
 const RETRY_PERIOD: Duration = Duration::from_millis(10);
 /// How often this process sends itself a signal before it concludes that the signal does not end it.
@@ -91,12 +91,12 @@ pub fn supervise(argv: &[OsString]) -> io::Error {
     let patience = if status.success() {
         Duration::ZERO
     } else {
-        NOTICE
+        HARNESS_END_DELAY
     };
     if harness_is_gone.recv_timeout(patience).is_ok() {
         let _ = watch.join();
     }
-    // What carries the token the harness finds by itself.
+    // The harness finds the processes that carry the token by itself.
     let (killed, left) = end_children(token.as_deref());
     if let Some(text) = unkilled(&left) {
         let _ = writeln!(io::stderr(), "allranks: {text}");
@@ -177,7 +177,7 @@ pub(crate) fn kill_all(process: Pid, token: Option<&str>) {
     let mut left = token.map(end_remains).unwrap_or_default();
     left.extend(end_children(None).1);
     if let Some(text) = unkilled(&left) {
-        // Now only a person who looks into the rank's log reads it.
+        // The harness has ended: only the rank's log is left to say so.
         let _ = writeln!(io::stderr(), "allranks: {text}");
     }
 }

@@ -83,8 +83,8 @@ struct Forked {
 }
 
 impl Zygote {
-    /// Starts the process, with `path` in front of its `PYTHONPATH` if there is one, and waits until it has imported torch: at most
-    /// until the time that is charged to it (see [`host::ChargedTime`]) reaches `limit`. Its output goes to `log`.
+    /// Starts the process, with `path` in front of its `PYTHONPATH` if there is one, and waits until it has imported torch: at
+    /// most until the time that is charged to it (see [`host::ChargedTime`]) reaches `limit`. Its output goes to `log`.
     ///
     /// # Errors
     /// See [`ZygoteError`].
@@ -127,8 +127,8 @@ impl Zygote {
             .process_group(0)
             .kill_on_drop(true);
         if path.is_some() {
-            // Only while the Python zygote imports torch. From then on it notices that the connection closes, and kills all that its
-            // ranks have started before it ends.
+            // Only while the Python zygote imports torch. From then on it notices that the connection closes, and kills all
+            // that its ranks have started before it ends.
             command.env("ALLRANKS_DIE_WITH_PARENT", "1");
         }
         let (mut child, _starter) = spawn(command).await.map_err(&spawn_error)?;
@@ -167,8 +167,8 @@ impl Zygote {
         Ok(Self { to, shared })
     }
 
-    /// Runs a script in a process that is forked from the zygote, with this environment. Returns the script's output, and its exit
-    /// status; `None` if it ran for longer than `limit` and was killed.
+    /// Runs a script in a process that is forked from the zygote, with this environment. Returns the script's output, and its
+    /// exit status; `None` if it ran for longer than `limit` and was killed.
     ///
     /// # Errors
     /// The process was not started, or how it ended is not known.
@@ -287,8 +287,8 @@ impl Shared {
     }
 }
 
-/// Starts a process on a thread of its own, which lives until the returned sender is dropped. The kernel takes the end of the thread
-/// that started a process for the death of its parent, and threads of the runtime may end at any time.
+/// Starts a process on a thread of its own, which lives until the returned sender is dropped. The kernel takes the end of the
+/// thread that started a process for the death of its parent, and threads of the runtime may end at any time.
 async fn spawn(mut command: Command) -> io::Result<(Child, std::sync::mpsc::Sender<()>)> {
     let (sender, started) = oneshot::channel();
     let (keep, kept) = std::sync::mpsc::channel();
@@ -316,8 +316,8 @@ async fn until_charged(pid: Option<u32>, limit: Duration) {
     }
 }
 
-/// Exchanges frames with a zygote until its connection closes or no orders can come any more. Every rank that has not ended then has
-/// an unknown end, and the zygote is killed.
+/// Exchanges frames with a zygote until its connection closes or no orders can come any more. Every rank that has not ended
+/// then has an unknown end, and the zygote is killed.
 async fn exchange_frames(
     stream: UnixStream,
     mut orders: mpsc::UnboundedReceiver<ToZygote>,

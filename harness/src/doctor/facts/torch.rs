@@ -235,8 +235,8 @@ pub(super) fn collect(python: &Interpreter, question: &FactsQuery) -> TorchFacts
     facts
 }
 
-/// Returns the answer of the script in a fork of the zygote. `None` if there is no zygote, if the answer names a problem, or if torch
-/// loads packages by itself: only an interpreter of its own shows how an import fails, and which package registers what.
+/// Returns the answer of the script in a fork of the zygote. `None` if there is no zygote, if the answer names a problem, or if
+/// torch loads packages by itself: only an interpreter of its own shows how an import fails, and which package registers what.
 fn ask_in_fork(question: &FactsQuery) -> Option<Answer> {
     let forked = question.forked.as_ref()?;
     let wanted = wanted(question, None);

@@ -16,7 +16,7 @@ use allranks_suite::plan::Scenario;
 const IMPORT: &str = "ALLRANKS_IMPORT";
 /// Variables that a launcher other than `local` sets for each rank itself.
 const RANK_VARIABLES: &[&str] = &["RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"];
-/// Where the ranks meet: engines do not say so, and torchrun does.
+/// Variables with the endpoint of the ranks. torchrun sets them, engines do not.
 const MEETING_VARIABLES: &[&str] = &["MASTER_ADDR", "MASTER_PORT"];
 
 /// Returns the command of one rank, with its placeholders filled in.

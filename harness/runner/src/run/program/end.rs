@@ -13,7 +13,7 @@ use allranks_model::diagnosis::Diagnosis;
 use allranks_model::names::{Rank, WorldSize};
 use allranks_suite::case::{ExitCode, ProgramSpec};
 
-/// Delays of the harness for which a program is given more time. Shorter ones do not count.
+/// The shortest sum of delays of the harness for which a program is given more time.
 const LEAST_DELAY: Duration = Duration::from_millis(200);
 /// The most time that a program is given for delays of the harness, as a multiple of what it may take.
 const MOST_DELAYS: u32 = 9;
@@ -50,9 +50,9 @@ pub async fn wait(
                 Some((_, end)) => launcher = Some(worse(launcher, end)),
                 None => return over(launcher, None),
             },
-            () = asked(&mut interrupt) => return None,
+            () = interrupted(&mut interrupt) => return None,
             () = tokio::time::sleep_until(began + program.within.0 + granted) => {
-                // What the harness itself was late by, the program has more: once it is seen what has happened meanwhile.
+                // The program gets the delays of the harness as additional time.
                 let now = Instant::now();
                 delays.begin(now);
                 let more = delays.within(now - began, now).min(program.within.0 * MOST_DELAYS);
@@ -64,14 +64,14 @@ pub async fn wait(
                 return over(launcher, Some(Stopped::Overdue(diagnosis)));
             }
             _ = ticks.tick() => {
-                let looks = Instant::now();
-                delays.begin(looks);
+                let began_look = Instant::now();
+                delays.begin(began_look);
                 let events = tokio::task::block_in_place(|| monitor.look());
                 let now = Instant::now();
-                delays.end(looks, now);
+                delays.end(began_look, now);
                 for event in events {
                     match event {
-                        Event::Verdict(diagnosis) if !is_as_it_is_to(program, size, &diagnosis) => {
+                        Event::Verdict(diagnosis) if !accuses_only_failing_ranks(program, size, &diagnosis) => {
                             let took = Duration::try_from_secs_f64(diagnosis.after_s);
                             let delay = delays.within(took.unwrap_or_default(), now);
                             return over(launcher, Some(Stopped::Verdict(diagnosis, delay)));
@@ -98,20 +98,24 @@ fn worse(earlier: Option<RankExit>, end: RankExit) -> RankExit {
     }
 }
 
-/// Returns true if each culprit of the verdict is a rank that the case says must fail, and no hang is expected: the
-/// other ranks are then left the time to notice by themselves.
-fn is_as_it_is_to(program: &ProgramSpec, size: WorldSize, diagnosis: &Diagnosis) -> bool {
-    let is_to_fail = |rank: &Rank| {
+/// Returns true if the verdict accuses only ranks that must fail according to the case, and the case expects no hang. The
+/// program then goes on, so that the other ranks have the time to notice the failure.
+fn accuses_only_failing_ranks(
+    program: &ProgramSpec,
+    size: WorldSize,
+    diagnosis: &Diagnosis,
+) -> bool {
+    let must_fail = |rank: &Rank| {
         let exit = program.exit_of(*rank, size);
         exit.is_some_and(ExitCode::is_failure) || program.exit_before(*rank, size).is_failure()
     };
     program.hang.is_none()
         && !diagnosis.culprits.is_empty()
-        && diagnosis.culprits.iter().all(is_to_fail)
+        && diagnosis.culprits.iter().all(must_fail)
 }
 
-/// Returns when the run is interrupted; never, if it cannot be any more.
-async fn asked(interrupt: &mut tokio::sync::watch::Receiver<bool>) {
+/// Returns when the run is interrupted. Never returns if it cannot be interrupted any more.
+async fn interrupted(interrupt: &mut tokio::sync::watch::Receiver<bool>) {
     if interrupt.wait_for(|set| *set).await.is_err() {
         // The sender is gone, so the run cannot be interrupted any more.
         std::future::pending::<()>().await;
@@ -124,7 +128,7 @@ mod tests {
     use allranks_diagnose::{HangEvidence, diagnose};
 
     #[test]
-    fn a_verdict_on_ranks_that_are_to_fail_is_no_news() {
+    fn a_verdict_on_ranks_that_must_fail_does_not_end_the_program() {
         let program = |yaml: &str| -> ProgramSpec {
             serde_yaml::from_str(&format!("run: [x]\n{yaml}")).unwrap()
         };
@@ -132,16 +136,16 @@ mod tests {
             culprits: culprits.iter().copied().map(Rank).collect(),
             ..diagnose(&HangEvidence::default())
         };
-        let is_news = |yaml: &str, diagnosis: &Diagnosis| {
-            !is_as_it_is_to(&program(yaml), WorldSize(3), diagnosis)
+        let ends_program = |yaml: &str, diagnosis: &Diagnosis| {
+            !accuses_only_failing_ranks(&program(yaml), WorldSize(3), diagnosis)
         };
-        assert!(is_news("lines: [a]", &on(&[2])));
+        assert!(ends_program("lines: [a]", &on(&[2])));
         let fails = "exit: [{on: last, is: 42}]";
-        assert!(!is_news(fails, &on(&[2])));
-        assert!(is_news(fails, &on(&[1, 2])) && is_news(fails, &on(&[])));
+        assert!(!ends_program(fails, &on(&[2])));
+        assert!(ends_program(fails, &on(&[1, 2])) && ends_program(fails, &on(&[])));
         let any = "exit: [{on: last, is: any}]";
-        assert!(is_news(any, &on(&[2])));
+        assert!(ends_program(any, &on(&[2])));
         let hangs = format!("{fails}\nhang: {{kind: peer-dead, culprit: last}}");
-        assert!(is_news(&hangs, &on(&[2])));
+        assert!(ends_program(&hangs, &on(&[2])));
     }
 }

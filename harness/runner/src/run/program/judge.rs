@@ -10,7 +10,7 @@ use super::lines::LineMatch;
 use super::placement_faults::{placement_faults, sum_of_local_sizes};
 use super::seen::{ProgramRanks, RankSeen, Stopped};
 use crate::check_result::CheckResult;
-use crate::world::{ExitRecord, RankExit, Slot};
+use crate::world::{ExitRecord, RankAssignment, RankExit};
 use allranks_diagnose::list;
 use allranks_model::names::{Rank, WorldSize};
 use allranks_model::outcome::Outcome;
@@ -20,7 +20,7 @@ use allranks_suite::case::{ExitCode, ProgramSpec};
 use allranks_suite::plan::{ProgramCheck, hang};
 
 /// The longest quotation of a log line, in characters.
-const QUOTED: usize = 160;
+const MAX_QUOTE: usize = 160;
 
 /// The facts that a program's checks are judged by.
 pub struct ProgramEvidence<'a> {
@@ -42,8 +42,8 @@ struct RankFault {
 }
 
 impl ProgramEvidence<'_> {
-    /// Judges the check `init`: every rank must have been started, at the place that the plan has for it, and the local sizes that
-    /// the launcher told must add up to the world size.
+    /// Judges the check `init`: every rank must have been started, at the place that the plan has for it, and the local sizes
+    /// that the launcher told must add up to the world size.
     pub fn init(&self) -> CheckResult {
         let faults = self.faults(|_, rank| {
             let text = match &rank.exit_record {
@@ -63,15 +63,16 @@ impl ProgramEvidence<'_> {
         if !faults.is_empty() {
             return self.verdict(faults);
         }
-        let slots: Vec<Option<&Slot>> = self.seen.ranks.iter().map(RankSeen::slot).collect();
-        let faults = placement_faults(self.placement, self.size, &slots).into_iter();
+        let assignments: Vec<Option<&RankAssignment>> =
+            self.seen.ranks.iter().map(RankSeen::assignment).collect();
+        let faults = placement_faults(self.placement, self.size, &assignments).into_iter();
         let faults = faults.map(|line| RankFault {
             outcome: Outcome::InitFailed,
             class: "placement",
             line,
         });
         let found = self.verdict(faults.collect());
-        match sum_of_local_sizes(&slots) {
+        match sum_of_local_sizes(&assignments) {
             Some(sum) if sum != self.size.0 => CheckResult {
                 summary: format!(
                     "{}; the local sizes of all nodes add up to {sum}, and the world has {} ranks",
@@ -137,7 +138,7 @@ impl ProgramEvidence<'_> {
             }
             let asked = self.program.exit_of(number, self.size)?;
             let end = rank.end();
-            if end.as_ref().is_some_and(|end| is_as_asked(end, asked)) {
+            if end.as_ref().is_some_and(|end| is_required_end(end, asked)) {
                 return None;
             }
             let (outcome, class, said) = match &end {
@@ -146,7 +147,7 @@ impl ProgramEvidence<'_> {
                 }
                 Some(end @ RankExit::Signalled(_)) => (Outcome::Crash, "signal", end.to_string()),
                 Some(end) => (Outcome::Crash, "exit-code", end.to_string()),
-                // That the program was killed is what is told of the check.
+                // The summary then says that the program was killed.
                 None if self.seen.stopped.is_some() && rank.has_begun() => {
                     (Outcome::Hang, "hang", "it had not ended".to_owned())
                 }
@@ -182,7 +183,7 @@ impl ProgramEvidence<'_> {
         starts.find_map(|(start, record)| {
             let end = record.as_ref().and_then(ExitRecord::end);
             match end {
-                Some(end) if is_as_asked(&end, asked) => None,
+                Some(end) if is_required_end(&end, asked) => None,
                 Some(end) => Some(format!("{end} in start {start}; it must be {asked}")),
                 None => Some(format!("the end of its start {start} was not recorded")),
             }
@@ -236,7 +237,7 @@ impl ProgramEvidence<'_> {
             None => Outcome::Mismatch,
         };
         let faults = self.faults(|_, rank| match rank.log_matches.lines[index] {
-            LineMatch::NotAsked | LineMatch::Found(_) => None,
+            LineMatch::NotRequired | LineMatch::Found(_) => None,
             LineMatch::TooEarly(number) => {
                 let text = format!(
                     "printed `{asked}` on line {number} of its log, before what must come first"
@@ -341,8 +342,8 @@ impl ProgramEvidence<'_> {
             .collect()
     }
 
-    /// Passes if there are no faults. Otherwise outcome, class and summary are those of the rank that ended first, and the summary
-    /// counts the faults.
+    /// Passes if there are no faults. Otherwise outcome, class and summary are those of the rank that ended first, and the
+    /// summary counts the faults.
     fn verdict(&self, faults: Vec<RankFault>) -> CheckResult {
         // The first rank that ended is the likely cause: launchers end the others, or the others notice.
         let when = |fault: &&RankFault| {
@@ -407,8 +408,9 @@ fn times(count: usize) -> String {
     }
 }
 
-fn is_as_asked(end: &RankExit, asked: ExitCode) -> bool {
-    match (end, asked) {
+/// Returns true if a rank ended as the case requires.
+fn is_required_end(end: &RankExit, required: ExitCode) -> bool {
+    match (end, required) {
         (RankExit::Exited { code, .. }, ExitCode::Code(wanted)) => *code == i32::from(wanted),
         (RankExit::Signalled(signal), ExitCode::Signal(wanted)) => *signal == wanted,
         (RankExit::Exited { code, .. }, ExitCode::Failed) => *code != 0,
@@ -429,7 +431,7 @@ fn quoted_last_line(rank: &RankSeen) -> String {
 }
 
 fn quoted(line: &str) -> String {
-    let mut short: String = line.chars().take(QUOTED).collect();
+    let mut short: String = line.chars().take(MAX_QUOTE).collect();
     if short.len() < line.len() {
         short.push('…');
     }

@@ -81,8 +81,8 @@ impl LauncherStart<'_> {
         words
     }
 
-    /// Returns the command that starts `command` as every rank with mpirun. `exported` are the variables that ranks on other hosts
-    /// are to have.
+    /// Returns the command that starts `command` as every rank with mpirun. `exported` are the variables that ranks on other
+    /// hosts are to have.
     pub fn mpirun(&self, family: Mpirun, exported: &[String], command: &[String]) -> Vec<String> {
         let placement = &self.scenario.placement;
         let mut words = words(&["mpirun", "-n", &self.scenario.world_size.to_string()]);

@@ -12,13 +12,13 @@ use allranks_suite::case::ProgramSpec;
 
 /// The longest line that is searched as one, in bytes, so that a program that prints no line ends is not read into
 /// memory at once.
-const LONGEST: u64 = 1 << 20;
+const MAX_LINE: u64 = 1 << 20;
 
 /// Where a demanded line was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LineMatch {
-    /// The line is not demanded of this rank.
-    NotAsked,
+    /// The case does not require the line of this rank.
+    NotRequired,
     /// At this line number of the log (from 1), after the lines that must come before.
     Found(usize),
     /// At this line number, but before a line that must come first.
@@ -79,7 +79,7 @@ fn search(
             .iter()
             .map(|pattern| match pattern {
                 Some(_) => LineMatch::Missing,
-                None => LineMatch::NotAsked,
+                None => LineMatch::NotRequired,
             })
             .collect(),
         never: vec![None; unwanted.len()],
@@ -89,7 +89,7 @@ fn search(
     let (mut bytes, mut number) = (Vec::new(), 0);
     loop {
         bytes.clear();
-        if log.by_ref().take(LONGEST).read_until(b'\n', &mut bytes)? == 0 {
+        if log.by_ref().take(MAX_LINE).read_until(b'\n', &mut bytes)? == 0 {
             return Ok(log_matches);
         }
         number += 1;
@@ -180,7 +180,7 @@ mod tests {
         assert_eq!(last.lines, [LineMatch::Found(1), LineMatch::Found(2)]);
         assert_eq!(last.never, [None, None]);
         let first = log_matches(asked, 0, "b\nworse \nworse");
-        assert_eq!(first.lines, [LineMatch::NotAsked, LineMatch::Found(1)]);
+        assert_eq!(first.lines, [LineMatch::NotRequired, LineMatch::Found(1)]);
         assert_eq!(first.never, [None, Some((2, "worse".to_owned()))]);
     }
 

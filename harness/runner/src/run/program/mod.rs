@@ -95,7 +95,7 @@ async fn run_program(
     (run, open_checks): (&mut ScenarioRun, &mut OpenChecks),
 ) -> io::Result<bool> {
     let size = scenario.world_size;
-    // Nodes have environments of their own, and programs are not started by their agents.
+    // Programs are not started by node agents, which have environments of their own.
     let own;
     let base = match &shared.settings.nodes {
         None => &shared.base_environment,
@@ -104,7 +104,7 @@ async fn run_program(
             &own
         }
     };
-    // Where a program cannot be told which devices are its, it gets all of them.
+    // A program that cannot be told which devices to use gets all of them.
     let wanted = |present: &[Device]| match &scenario.platform.visible_devices {
         Some(_) => scenario.platform.devices_for(size),
         None => present.len() as u32,
@@ -220,17 +220,17 @@ fn token(scratch: &Path) -> String {
     format!("{}.{}", name.to_string_lossy(), std::process::id())
 }
 
-/// Says in which variables an engine told the ranks their places; none under launchers that set torch's own.
+/// Returns a notice that names the variables from which the ranks' places were read; none under launchers that set torch's own.
 fn place_notice(scenario: &Scenario, seen: &ProgramRanks) -> Option<String> {
     let name = match scenario.launcher {
         Launcher::Local | Launcher::Torchrun => return None,
         Launcher::Slurm | Launcher::Mpi => scenario.launcher.name(),
     };
-    let mut slots = seen.ranks.iter().filter_map(RankSeen::slot);
-    let slot = slots.next()?;
+    let mut assignments = seen.ranks.iter().filter_map(RankSeen::assignment);
+    let assignment = assignments.next()?;
     Some(format!(
-        "ranks of programs under {name} have the places that {} told them ({}), the first of its variables that was set",
-        slot.dialect, slot.from
+        "under {name}, ranks of programs take their rank and sizes from the variables of {} ({}); the first that is set counts",
+        assignment.dialect, assignment.from
     ))
 }
 
@@ -278,7 +278,7 @@ fn judge(
             ..evidence.judge(program_check)
         };
         failure = failure.or_else(|| failed(&check_result));
-        open_checks.take(&run.ranks, index, check_result);
+        open_checks.record(&run.ranks, index, check_result);
     }
     run.failure = failure.or_else(|| failed(&run.end));
 }

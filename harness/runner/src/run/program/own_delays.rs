@@ -1,5 +1,5 @@
 //! Records delays of the harness itself while a program runs: it was not scheduled, was stopped, or took long to look at the
-//! ranks. None of that time is charged to the program.
+//! ranks. This time is not charged to the program.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ pub(super) struct OwnDelays {
 }
 
 impl OwnDelays {
-    /// Notes nothing yet of a program that begins now and is looked at in each period.
+    /// Makes an empty record for a program that begins now and is looked at once in each period.
     pub(super) fn new(period: Duration, now: Instant) -> Self {
         Self {
             period,
@@ -44,7 +44,7 @@ impl OwnDelays {
         }
     }
 
-    /// Returns how much of the last time before an instant the delays took.
+    /// Returns the sum of the delays in the time `last` before an instant.
     pub(super) fn within(&self, last: Duration, now: Instant) -> Duration {
         let delays = self.delays.iter();
         let counted = delays.map(|(ended, delay)| {

@@ -1,28 +1,28 @@
-//! Compares what a launcher told a program's ranks with where the plan has them. A launcher that counts otherwise makes a program
-//! whose ranks never meet, or meet in worlds of their own.
+//! Compares the ranks and sizes that a launcher assigned to a program's processes with those of the plan. If they differ, the
+//! ranks never meet, or meet in several worlds.
 
-use crate::world::Slot;
+use crate::world::RankAssignment;
 use allranks_model::names::WorldSize;
 use allranks_model::placement::Placement;
 use allranks_model::record::RankLine;
 
-/// Returns a line for each rank to which its launcher told something else than the plan has. `slots` has an entry for each rank, in
-/// order; one that is not known is not judged, and neither is a number that was not told.
+/// Returns a line for each rank whose assignment differs from the plan. `assignments` has an entry for each rank, in order.
+/// What is not known is not compared: an assignment that is none, and a number that the launcher did not set.
 pub fn placement_faults(
     placement: &Placement,
     size: WorldSize,
-    slots: &[Option<&Slot>],
+    assignments: &[Option<&RankAssignment>],
 ) -> Vec<RankLine> {
     let mut faults = Vec::new();
-    for (rank, slot) in size.ranks().zip(slots) {
-        let (Some(slot), Some((node, local))) = (slot, placement.place_of(rank)) else {
+    for (rank, assignment) in size.ranks().zip(assignments) {
+        let (Some(assignment), Some((node, local))) = (assignment, placement.place_of(rank)) else {
             continue;
         };
         let here = placement.ranks_on(node);
         let told = [
-            ("world size", slot.size, size.0),
-            ("local rank", slot.local_rank, local),
-            ("local size", slot.local_size, here),
+            ("world size", assignment.size, size.0),
+            ("local rank", assignment.local_rank, local),
+            ("local size", assignment.local_size, here),
         ];
         let wrong: Vec<String> = told
             .into_iter()
@@ -32,28 +32,34 @@ pub fn placement_faults(
             })
             .collect();
         if !wrong.is_empty() {
-            let text = format!("its launcher told it {} ({})", wrong.join("; "), slot.from);
+            let text = format!(
+                "its launcher told it {} ({})",
+                wrong.join("; "),
+                assignment.from
+            );
             faults.push(RankLine { rank, text });
         }
     }
     faults
 }
 
-/// Returns the sum of the local sizes of all nodes, as the launcher told them; none if a node did not tell its own. A node is known
-/// by its rank with local rank 0.
-pub fn sum_of_local_sizes(slots: &[Option<&Slot>]) -> Option<u32> {
-    let firsts = slots.iter().flatten();
-    let mut firsts = firsts.filter(|slot| slot.local_rank == Some(0)).peekable();
+/// Returns the sum of the local sizes that the launcher set on all nodes; none if it set none on some node. A node is
+/// represented by its rank with local rank 0.
+pub fn sum_of_local_sizes(assignments: &[Option<&RankAssignment>]) -> Option<u32> {
+    let firsts = assignments.iter().flatten();
+    let mut firsts = firsts
+        .filter(|assignment| assignment.local_rank == Some(0))
+        .peekable();
     firsts.peek()?;
-    firsts.map(|slot| slot.local_size).sum()
+    firsts.map(|assignment| assignment.local_size).sum()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn slot(size: u32, local_rank: u32, local_size: u32) -> Slot {
-        Slot {
+    fn assignment(size: u32, local_rank: u32, local_size: u32) -> RankAssignment {
+        RankAssignment {
             dialect: "Slurm".to_owned(),
             from: "SLURM_PROCID".to_owned(),
             rank: 0,
@@ -63,10 +69,10 @@ mod tests {
         }
     }
 
-    fn faults(slots: &[Slot]) -> Vec<(u32, String)> {
+    fn faults(assignments: &[RankAssignment]) -> Vec<(u32, String)> {
         let placement = Placement::even(WorldSize(4), 2).unwrap();
-        let slots: Vec<_> = slots.iter().map(Some).collect();
-        let found = placement_faults(&placement, WorldSize(4), &slots);
+        let assignments: Vec<_> = assignments.iter().map(Some).collect();
+        let found = placement_faults(&placement, WorldSize(4), &assignments);
         found
             .into_iter()
             .map(|one| (one.rank.0, one.text))
@@ -75,9 +81,9 @@ mod tests {
 
     #[test]
     fn a_placement_of_the_launcher_s_own_is_a_fault() {
-        let even = [(0, 2), (1, 2), (0, 2), (1, 2)].map(|(rank, size)| slot(4, rank, size));
+        let even = [(0, 2), (1, 2), (0, 2), (1, 2)].map(|(rank, size)| assignment(4, rank, size));
         assert!(faults(&even).is_empty());
-        let uneven = [(0, 3), (1, 3), (2, 3), (0, 1)].map(|(rank, size)| slot(4, rank, size));
+        let uneven = [(0, 3), (1, 3), (2, 3), (0, 1)].map(|(rank, size)| assignment(4, rank, size));
         let found = faults(&uneven);
         assert_eq!(found.len(), 4);
         assert!(
@@ -86,33 +92,40 @@ mod tests {
                 .contains("local rank 2, and the plan has 0; local size 3, and the plan has 2"),
             "{found:?}"
         );
-        let nodes = [(0, 2), (1, 2), (0, 2), (1, 2)].map(|(rank, size)| slot(2, rank, size));
+        let nodes = [(0, 2), (1, 2), (0, 2), (1, 2)].map(|(rank, size)| assignment(2, rank, size));
         assert!(
             faults(&nodes)[0]
                 .1
                 .contains("world size 2, and the plan has 4")
         );
-        let untold = Slot {
+        let unset = RankAssignment {
             size: None,
             local_rank: None,
             local_size: None,
-            ..slot(0, 0, 0)
+            ..assignment(0, 0, 0)
         };
-        assert!(faults(&vec![untold; 4]).is_empty());
+        assert!(faults(&vec![unset; 4]).is_empty());
     }
 
     #[test]
     fn nodes_are_counted_once() {
-        let sum = |slots: &[Slot]| {
-            let slots: Vec<_> = slots.iter().map(Some).collect();
-            sum_of_local_sizes(&slots)
+        let sum = |assignments: &[RankAssignment]| {
+            let assignments: Vec<_> = assignments.iter().map(Some).collect();
+            sum_of_local_sizes(&assignments)
         };
-        assert_eq!(sum(&[slot(4, 0, 3), slot(4, 1, 3), slot(4, 0, 1)]), Some(4));
-        let untold = Slot {
+        assert_eq!(
+            sum(&[
+                assignment(4, 0, 3),
+                assignment(4, 1, 3),
+                assignment(4, 0, 1)
+            ]),
+            Some(4)
+        );
+        let unset = RankAssignment {
             local_size: None,
-            ..slot(4, 0, 0)
+            ..assignment(4, 0, 0)
         };
-        assert_eq!(sum(&[slot(4, 0, 3), untold]), None);
-        assert_eq!(sum(&[slot(4, 1, 3)]), None);
+        assert_eq!(sum(&[assignment(4, 0, 3), unset]), None);
+        assert_eq!(sum(&[assignment(4, 1, 3)]), None);
     }
 }

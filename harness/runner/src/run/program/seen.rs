@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::folders::Folders;
 use super::lines::{LogMatches, look_through};
-use crate::world::{ExitRecord, RankExit, Slot};
+use crate::world::{ExitRecord, RankAssignment, RankExit};
 use allranks_model::diagnosis::Diagnosis;
 use allranks_model::names::{Rank, WorldSize};
 use allranks_suite::case::ProgramSpec;
@@ -83,8 +83,8 @@ impl RankSeen {
         self.exit_record.as_ref().and_then(ExitRecord::end)
     }
 
-    /// Returns what its launcher told it; none if it was never started.
-    pub fn slot(&self) -> Option<&Slot> {
+    /// Returns what its launcher assigned to it; none if it was never started.
+    pub fn assignment(&self) -> Option<&RankAssignment> {
         self.exit_record.as_ref()?.slot.as_ref()
     }
 

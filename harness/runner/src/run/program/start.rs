@@ -113,8 +113,8 @@ impl ProgramStart<'_> {
     }
 }
 
-/// Returns the address at which a program's ranks meet: loopback, or, where an engine has them on several nodes, an address of this
-/// machine that others may reach.
+/// Returns the address at which a program's ranks meet: loopback, or, where an engine has them on several nodes, an address of
+/// this machine that others may reach.
 pub fn meeting_host(scenario: &Scenario) -> String {
     let is_spread = scenario.placement.nodes() > 1
         && matches!(scenario.launcher, Launcher::Slurm | Launcher::Mpi);
@@ -122,8 +122,8 @@ pub fn meeting_host(scenario: &Scenario) -> String {
     own.map_or_else(|| LOOPBACK.to_owned(), |(_, address)| address.to_string())
 }
 
-/// Returns those of a world's devices that the ranks on the node of this rank have. All of them where there is one node, or where a
-/// program cannot be told which are its.
+/// Returns those of a world's devices that the ranks on the node of this rank have. All of them where there is one node, or
+/// where a program cannot be told which are its.
 pub fn devices_on_node<'a>(scenario: &Scenario, devices: &'a [Device], rank: Rank) -> &'a [Device] {
     let placement = &scenario.placement;
     let Some((node, local)) = placement.place_of(rank) else {

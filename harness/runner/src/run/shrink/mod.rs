@@ -9,7 +9,7 @@
 //!              └──────────────── fails the same way: same outcome, same class ──────────────────────────┘
 //! ```
 //!
-//! A replay never changes the outcome of the original result. A replay in which nothing moves for [`PATIENCE`], or for
+//! A replay never changes the outcome of the original result. A replay in which nothing moves for [`REPLAY_TIMEOUT`], or for
 //! as long as the error took to come, is called hung before the case's own deadline. On a slow machine that may be
 //! wrong, so a sequence shrunk by hangs is shown only if it hangs once more with the whole deadline.
 //!
@@ -39,9 +39,9 @@ use allranks_suite::plan::{Check, Scenario, Sequence, Unit, replay};
 /// The most worlds that shrinking one sequence may take.
 const WORLDS: u32 = 200;
 /// How long nothing may move before a replay is called hung.
-const PATIENCE: Duration = Duration::from_secs(4);
-/// How many units the sentence names; the file has all.
-const NAMED: usize = 5;
+const REPLAY_TIMEOUT: Duration = Duration::from_secs(4);
+/// Largest number of units that the sentence names; the file has all of them.
+const MAX_NAMED_UNITS: usize = 5;
 
 /// Returns the random sequence of a check that failed, which replays can cut down; `None` if the check has no sequence,
 /// or has an outcome that a replay cannot show again.
@@ -143,7 +143,7 @@ impl Shrinking<'_> {
             return Ok(Shrunk::Not("it does not fail again in a world of its own"));
         }
         let hangs = self.check_result.outcome == Outcome::Hang;
-        if hangs && PATIENCE < whole && !self.fails(search.best(), whole).await? {
+        if hangs && REPLAY_TIMEOUT < whole && !self.fails(search.best(), whole).await? {
             return Ok(Shrunk::Not("what seemed to hang was slow"));
         }
         Ok(Shrunk::To(self.sequence.only(search.best())))
@@ -153,7 +153,7 @@ impl Shrinking<'_> {
     /// sooner in a replay.
     fn patience(&self) -> Duration {
         match self.check_result.outcome {
-            Outcome::Hang => PATIENCE,
+            Outcome::Hang => REPLAY_TIMEOUT,
             Outcome::Pass
             | Outcome::Mismatch
             | Outcome::Error
@@ -161,9 +161,8 @@ impl Shrinking<'_> {
             | Outcome::InitFailed
             | Outcome::Unsupported
             | Outcome::HarnessError
-            | Outcome::NotRun => {
-                PATIENCE.max(Duration::from_micros(self.check_result.duration_us).mul_f64(1.25))
-            }
+            | Outcome::NotRun => REPLAY_TIMEOUT
+                .max(Duration::from_micros(self.check_result.duration_us).mul_f64(1.25)),
         }
     }
 
@@ -223,10 +222,10 @@ fn sentence(shortest: &Sequence, sequence: &Sequence, path: &Path) -> String {
     let named: Vec<String> = shortest
         .units
         .iter()
-        .take(NAMED)
+        .take(MAX_NAMED_UNITS)
         .map(Unit::to_string)
         .collect();
-    let more = match shortest.units.len().saturating_sub(NAMED) {
+    let more = match shortest.units.len().saturating_sub(MAX_NAMED_UNITS) {
         0 => String::new(),
         more => format!(" and {more} more"),
     };

@@ -1,9 +1,9 @@
 //! Delta debugging (Zeller and Hildebrandt, "Simplifying and Isolating Failure-Inducing Input", 2002) over the units of
 //! a sequence, as a state machine: it proposes subsets, and is given for each whether it fails.
 //!
-//! First it tries the whole sequence. Then it finds the shortest beginning that fails, by halving, because units after a failure
-//! cannot have caused it. Then it leaves out smaller and smaller pieces as long as the rest fails. The best subset so far has always
-//! been seen to fail. The search is over when no single unit can be left out.
+//! First it tries the whole sequence. Then it finds the shortest beginning that fails, by halving, because units after a
+//! failure cannot have caused it. Then it leaves out smaller and smaller pieces as long as the rest fails. The best subset so
+//! far has always been seen to fail. The search is over when no single unit can be left out.
 
 /// The state of the search.
 #[derive(Clone, Debug)]

@@ -214,7 +214,7 @@ mod tests {
         let (scenario, known) = (planned(TWO, "  - barrier: {}\n"), Expectations::default());
         let mut world = Simulation::opened(&scenario, &known);
         world.pass(ms(500));
-        world.tell(Event::Deadline);
+        world.handle(Event::Deadline);
         assert!(world.queries.is_empty() && !world.is_killed());
     }
 

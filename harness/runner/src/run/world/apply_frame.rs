@@ -18,9 +18,9 @@ const MOST_RECORDED: usize = 64;
 
 impl WorldState<'_> {
     /// Applies a frame of a rank. The error says how the frame breaks the protocol.
-    pub(super) fn take(&mut self, rank: Rank, frame: Frame<FromRank>) -> Result<(), String> {
+    pub(super) fn apply_frame(&mut self, rank: Rank, frame: Frame<FromRank>) -> Result<(), String> {
         let rank_run = &mut self.result.ranks[rank.index()];
-        let due = self
+        let open = self
             .pending
             .iter_mut()
             .find(|pending| !pending.is_answered_by(rank));
@@ -32,10 +32,10 @@ impl WorldState<'_> {
                 Ok(())
             }
             FromRank::Enter { step, call, ns } => {
-                let is_next = due.is_some_and(|due| {
-                    due.number == step
+                let is_next = open.is_some_and(|open| {
+                    open.number == step
                         && rank_run.entered == call
-                        && call < due.calls[rank.index()].len()
+                        && call < open.calls[rank.index()].len()
                 });
                 if !is_next {
                     return Err(format!(
@@ -51,7 +51,7 @@ impl WorldState<'_> {
             FromRank::Result(mut result) => {
                 result.cut_errors();
                 let number = result.step;
-                let Some(pending) = due.filter(|due| due.number == number) else {
+                let Some(pending) = open.filter(|open| open.number == number) else {
                     return Err(format!("it answers step {number}, which is not its next"));
                 };
                 check_form(
@@ -77,7 +77,7 @@ impl WorldState<'_> {
                 };
                 let returned = |call: &CallResult| call.status == CallStatus::Ok;
                 let ok = is_refusal || result.calls.iter().all(returned);
-                rank_run.tell(&pending.label, &result, ok);
+                rank_run.add_span(&pending.label, &result, ok);
                 pending.answers[rank.index()] = Some(Answer::Reply(RankReply {
                     result,
                     payload: frame.payload,

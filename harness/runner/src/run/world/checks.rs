@@ -402,7 +402,7 @@ mod tests {
             assert_eq!(world.take_done(), ["memory"]);
             assert_eq!(world.calls(0), [""; 0]);
             assert_eq!(world.state.deadline(), None);
-            world.tell(Event::Memory(available));
+            world.handle(Event::Memory(available));
             match fits {
                 true => {
                     let calls = world.calls(0);

@@ -97,7 +97,7 @@ impl WorldState<'_> {
         self.keep_failure(failure, check_result);
     }
 
-    /// Makes the result of a failure that of the check in flight, of `init`, or of `teardown`.
+    /// Stores the result of a failure as that of the check in flight, of `init`, or of `teardown`.
     fn keep_failure(&mut self, failure: &WorldFailure, mut check_result: CheckResult) {
         match self.failed_step(failure).map(|pending| &pending.purpose) {
             Some(Purpose::Check(index, _) | Purpose::Script(index, _)) => {
@@ -136,8 +136,8 @@ impl WorldState<'_> {
         }
     }
 
-    /// Says which timeout was not honoured, if the script under way has a rank in a call that must have raised at it. None if there
-    /// is no such rank.
+    /// Says which timeout was not honoured, if the script under way has a rank in a call that must have raised at it. None if
+    /// there is no such rank.
     fn missed_timeout(&self) -> Option<String> {
         let open = self.pending.front()?;
         let script = open.script()?;
@@ -179,7 +179,7 @@ impl WorldState<'_> {
             };
             let pending = self.pending.iter().find(|pending| pending.number == step);
             if let Some(pending) = pending {
-                rank_run.tell_stuck(format!(
+                rank_run.add_unfinished_span(format!(
                     "{} of {}",
                     pending.calls[rank][call], pending.label
                 ));

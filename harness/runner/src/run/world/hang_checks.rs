@@ -6,13 +6,13 @@ use allranks_model::diagnosis::Confidence;
 use allranks_model::diagnosis::Diagnosis;
 use allranks_model::diagnosis::HangKind;
 
-/// Time between two looks.
-pub const LOOK_PERIOD: Duration = Duration::from_millis(400);
+/// Time between two hang checks of a world in which nothing moves.
+pub const HANG_CHECK_PERIOD: Duration = Duration::from_millis(400);
 
-/// The looks at a world since something last moved.
+/// The hang checks of a world since something last moved.
 #[derive(Debug, Default)]
 pub struct HangChecks {
-    /// When to look again; none if there was no look since something moved.
+    /// When the next check is; none if there was no check since something moved.
     next: Option<Duration>,
     /// The last verdict.
     last: Option<Diagnosis>,
@@ -27,8 +27,8 @@ impl HangChecks {
         self.last = None;
     }
 
-    /// Returns when to look again, `first` at the earliest.
-    pub fn next_look(&self, first: Duration) -> Duration {
+    /// Returns when the next check is; `first` if there was none yet.
+    pub fn next_check(&self, first: Duration) -> Duration {
         self.next.map_or(first, |next| next.max(first))
     }
 
@@ -37,10 +37,9 @@ impl HangChecks {
         self.late.as_ref()
     }
 
-    /// Takes a verdict. Returns it if it is proved and the verdict before had the same kind and culprits; otherwise
-    /// none.
+    /// Records a verdict. Returns it if it is proved and the verdict before had the same kind and culprits; otherwise none.
     pub fn accept(&mut self, diagnosis: Diagnosis, now: Duration) -> Option<Diagnosis> {
-        self.next = Some(now + LOOK_PERIOD);
+        self.next = Some(now + HANG_CHECK_PERIOD);
         if diagnosis.kind == HangKind::Slow {
             self.late = Some(diagnosis.clone());
         }

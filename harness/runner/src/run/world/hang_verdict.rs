@@ -1,4 +1,4 @@
-//! Decides when a world in which nothing moves is looked at, and whether the verdict is the one that a script demands.
+//! Decides when to check a world without progress for a hang, and whether the verdict is the one that a script demands.
 
 use std::time::Duration;
 
@@ -15,19 +15,19 @@ use allranks_model::diagnosis::HangKind;
 use allranks_model::outcome::Outcome;
 use allranks_suite::plan::{Hang, HangSymptom};
 
-/// How long nothing moves before the first look.
-pub const QUIET: Duration = Duration::from_millis(600);
+/// How long nothing moves before the first hang check.
+pub const FIRST_CHECK_AFTER: Duration = Duration::from_millis(600);
 impl WorldState<'_> {
-    /// Returns when to look next; none if no verdict may end this world before its deadline. In a script that is so
-    /// unless the script demands a verdict, because its ranks may be meant to fail in time.
+    /// Returns when the next hang check is; none if no verdict may end this world before its deadline. None in a script that
+    /// demands no verdict, because its ranks may be meant to run into a timeout.
     pub(super) fn next_hang_check(&self) -> Option<Duration> {
         let is_allowed = |open: &Pending| open.script().is_none() || open.demands_a_verdict();
         let may = self.pending.front().is_some_and(is_allowed);
-        let first = self.progress + QUIET;
-        may.then(|| self.hang_checks.next_look(first))
+        let first = self.progress + FIRST_CHECK_AFTER;
+        may.then(|| self.hang_checks.next_check(first))
     }
 
-    /// Asks the host for what a verdict still needs.
+    /// Queries the host for the rest of the hang evidence.
     pub(super) fn ask_host(&mut self, wanted: Wanted) {
         let step = match &wanted {
             Wanted::Script(pending) => Some(&**pending),
@@ -81,7 +81,8 @@ impl WorldState<'_> {
         }
     }
 
-    /// Returns the result of a script that demands a late rank: the script must pass, and that rank must have been seen to be late.
+    /// Returns the result of a script that demands a late rank: the script must pass, and that rank must have been seen to be
+    /// late.
     fn slow_result(&self, hang: &Hang, script: CheckResult) -> CheckResult {
         let late = self.hang_checks.late().cloned();
         let seen = late.as_ref().map_or(&[][..], |late| &late.culprits);
@@ -107,7 +108,7 @@ mod tests {
     use crate::run::world::fixture::ms;
     use crate::run::world::fixture::outcomes;
     use crate::run::world::fixture::planned;
-    use crate::run::world::hang_checks::LOOK_PERIOD;
+    use crate::run::world::hang_checks::HANG_CHECK_PERIOD;
     use crate::run::world::simulation::Simulation;
     use crate::world::RankExit;
     use allranks_suite::expectation::Expectations;
@@ -121,10 +122,10 @@ mod tests {
         let known = Expectations::default();
         let mut world = Simulation::opened(&scenario, &known);
         world.enter(0);
-        assert_eq!(world.wake(), QUIET);
+        assert_eq!(world.wake(), FIRST_CHECK_AFTER);
         world.tell_host(&[1]);
         assert!(!world.is_killed(), "it is seen once");
-        assert_eq!(world.wake(), LOOK_PERIOD);
+        assert_eq!(world.wake(), HANG_CHECK_PERIOD);
         world.tell_host(&[1]);
         assert!(world.is_killed());
         let result = world.reaped();
@@ -158,7 +159,7 @@ mod tests {
         world.pass(ms(100));
         world.enter(1);
         world.answer(1);
-        assert_eq!(world.wake(), QUIET);
+        assert_eq!(world.wake(), FIRST_CHECK_AFTER);
         world.tell_host(&[1]);
         assert!(!world.is_killed(), "what was seen before has moved since");
     }
@@ -216,7 +217,7 @@ mod tests {
         }
         let mut world = Simulation::opened(&with, &known);
         world.enter(0);
-        assert_eq!(world.wake(), QUIET);
+        assert_eq!(world.wake(), FIRST_CHECK_AFTER);
         assert_eq!(world.queries.len(), 1);
     }
 
@@ -226,7 +227,10 @@ mod tests {
         let mut world = Simulation::opened(&scenario, &known);
         world.enter(0);
         world.enter(1);
-        assert_eq!(world.wake_until_killed(ms(60_000)), QUIET + LOOK_PERIOD);
+        assert_eq!(
+            world.wake_until_killed(ms(60_000)),
+            FIRST_CHECK_AFTER + HANG_CHECK_PERIOD
+        );
         let result = world.reaped();
         let check_result = &result.checks[&0];
         assert_eq!(check_result.outcome, Outcome::Pass, "{check_result:?}");
@@ -307,7 +311,10 @@ mod tests {
             world.enter(0);
             world.enter(1);
             if is_late {
-                assert_eq!(world.wake_until_killed(ms(2000)), QUIET + LOOK_PERIOD * 4);
+                assert_eq!(
+                    world.wake_until_killed(ms(2000)),
+                    FIRST_CHECK_AFTER + HANG_CHECK_PERIOD * 4
+                );
             }
             assert!(!world.is_killed());
             world.answer_all();
@@ -334,9 +341,9 @@ mod tests {
         let scenario = planned(TWO, "  - barrier: {}\n");
         let known = Expectations::default();
         let mut world = Simulation::opened(&scenario, &known);
-        world.tell(Event::OrphansReaped(Vec::new()));
-        world.tell(Event::Memory(Some(0)));
-        world.tell(Event::Host(crate::world::HostFacts::default()));
+        world.handle(Event::OrphansReaped(Vec::new()));
+        world.handle(Event::Memory(Some(0)));
+        world.handle(Event::Host(crate::world::HostFacts::default()));
         world.answer_all();
         world.answer_all();
         world.shut_down();

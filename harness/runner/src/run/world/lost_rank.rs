@@ -16,10 +16,10 @@ use crate::world::RankExit;
 use allranks_model::capability::Declared;
 use allranks_model::names::Rank;
 
-/// How long the end of a process may come after the end of its connection.
-pub const END_PATIENCE: Duration = Duration::from_secs(10);
+/// How long a process may take to end after its connection has ended.
+pub const END_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long the other ranks may take to answer the steps that a lost rank had answered.
-pub const LATE_PATIENCE: Duration = Duration::from_secs(2);
+pub const LATE_ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl WorldState<'_> {
     /// Handles the end of a rank's connection.
@@ -38,12 +38,12 @@ impl WorldState<'_> {
         Ok(())
     }
 
-    /// Returns how long the end of a process may come after the end of its connection. If a script makes the rank leave, how it
-    /// exits is what is judged.
+    /// Returns how long a rank's process may take to end after its connection has ended: the whole deadline if a script makes
+    /// the rank leave, because its exit is then judged.
     fn end_patience(&self, rank: Rank) -> Duration {
         match self.is_to_leave(rank) {
             true => self.plan.deadline(),
-            false => END_PATIENCE,
+            false => END_TIMEOUT,
         }
     }
 
@@ -69,7 +69,7 @@ impl WorldState<'_> {
             RankEvent::Frame(rank, frame) => {
                 // A late answer of another rank still counts; a frame that breaks the protocol is ignored, as the
                 // failure is known already.
-                let _ = self.take(rank, frame);
+                let _ = self.apply_frame(rank, frame);
                 Ok(())
             }
             // Several ranks may leave at the same time.
@@ -110,7 +110,7 @@ impl WorldState<'_> {
         self.phase = Phase::LateAnswers {
             lost,
             why,
-            until: self.now + LATE_PATIENCE.min(self.plan.deadline()),
+            until: self.now + LATE_ANSWER_TIMEOUT.min(self.plan.deadline()),
         };
     }
 
@@ -118,7 +118,7 @@ impl WorldState<'_> {
     pub(super) fn receive_late(&mut self, event: RankEvent) {
         match event {
             RankEvent::Frame(rank, frame) => {
-                if self.take(rank, frame).is_err() {
+                if self.apply_frame(rank, frame).is_err() {
                     self.fail_for_crash();
                 }
             }
@@ -126,7 +126,7 @@ impl WorldState<'_> {
             // The step waits for this rank, which is lost as well.
             RankEvent::Broken(rank, _) if !self.has_answered_first(rank) => self.fail_for_crash(),
             RankEvent::Broken(..) | RankEvent::Hello(..) | RankEvent::Refused(..) => {}
-            // What the late answers were to explain is explained.
+            // The failure is explained: late answers are not needed any more.
             RankEvent::NodeLost(why) => {
                 self.note_failure(&WorldFailure::NodeLost(why), None);
                 self.reap();
@@ -268,7 +268,7 @@ mod tests {
 
         let mut world = Simulation::imported(&scenario, &known);
         assert!(matches!(world.state.phase, Phase::HostEntering { .. }));
-        world.tell(Event::Interrupted);
+        world.handle(Event::Interrupted);
         assert!(matches!(world.state.phase, Phase::Reaping { .. }));
         assert_eq!(world.reaped().lost.as_deref(), Some("interrupted"));
     }
@@ -296,7 +296,7 @@ mod tests {
         world.answer(1);
         world.die(1, 9);
         assert!(matches!(world.state.phase, Phase::LateAnswers { .. }));
-        assert_eq!(world.wake(), LATE_PATIENCE);
+        assert_eq!(world.wake(), LATE_ANSWER_TIMEOUT);
         let result = world.reaped();
         assert_eq!(outcomes(&result), [(0, Outcome::Pass)]);
         assert_eq!(result.end.unwrap().outcome, Outcome::Crash);
@@ -310,10 +310,10 @@ mod tests {
         // Events of other ranks do not change that.
         world.pass(ms(400));
         world.enter(0);
-        world.tell(Event::Interrupted);
+        world.handle(Event::Interrupted);
         let awaited = world.state.awaited_end();
-        assert_eq!(awaited, Some((Rank(1), END_PATIENCE)));
-        assert_eq!(world.wake(), END_PATIENCE - ms(400));
+        assert_eq!(awaited, Some((Rank(1), END_TIMEOUT)));
+        assert_eq!(world.wake(), END_TIMEOUT - ms(400));
         assert_eq!(world.state.awaited_end(), None);
         assert_eq!(world.take_done(), ["kill 0", "kill 1"]);
         let result = world.reaped();
@@ -332,7 +332,7 @@ mod tests {
         world.close(1);
         let later = world.state.now + ms(9_900);
         world.state.restart_limit(later);
-        assert_eq!(world.state.deadline(), Some(later + END_PATIENCE));
+        assert_eq!(world.state.deadline(), Some(later + END_TIMEOUT));
     }
 
     #[test]
@@ -359,7 +359,7 @@ mod tests {
                 }
                 _ => {}
             }
-            world.tell(Event::Rank(RankEvent::NodeLost(why.to_owned())));
+            world.handle(Event::Rank(RankEvent::NodeLost(why.to_owned())));
             assert!(world.is_killed(), "{preparation}");
             let result = world.reaped();
             assert_eq!(result.lost.as_deref(), Some(why), "{preparation}");
@@ -374,7 +374,7 @@ mod tests {
         let (scenario, known) = (planned(TWO, BARRIER), Expectations::default());
         let mut world = Simulation::opened(&scenario, &known);
         world.enter(0);
-        world.tell(Event::GivenUp("too busy".to_owned()));
+        world.handle(Event::GivenUp("too busy".to_owned()));
         assert!(world.is_killed());
         let result = world.reaped();
         assert_eq!(
@@ -441,7 +441,7 @@ mod tests {
         world.die(1, 9);
         world.pass(ms(500));
         world.enter(0);
-        assert_eq!(world.wake(), LATE_PATIENCE - ms(500));
+        assert_eq!(world.wake(), LATE_ANSWER_TIMEOUT - ms(500));
         assert!(world.is_killed());
         assert_eq!(outcomes(&world.reaped()), [(1, Outcome::Crash)]);
     }

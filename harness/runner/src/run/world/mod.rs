@@ -23,7 +23,7 @@
 //! | `sending` | steps on their way |
 //! | `opening` | imports, `init_process_group` and groups |
 //! | `checks` | decides which check is sent next, and whether it can be |
-//! | `take_frame` | applies a rank's frame, and detects frames that break the protocol |
+//! | `apply_frame` | applies a rank's frame, and detects frames that break the protocol |
 //! | `step_end` | a step that every rank has answered → a check result |
 //! | `script_events` | what goes on in a script besides calls: marks, ranks that hold or are stopped |
 //! | `script_control` | sends a script, does what it demands besides calls, decides what becomes of the world afterwards |
@@ -73,6 +73,7 @@
 //! Any event of a rank is progress, except what a rank reports while it waits.
 
 mod alarm;
+mod apply_frame;
 mod checks;
 mod clock;
 mod event;
@@ -99,7 +100,6 @@ mod simulation;
 mod state;
 mod step_end;
 mod step_frame;
-mod take_frame;
 mod transitions;
 
 pub use plan::WorldPlan;

@@ -20,11 +20,11 @@ use allranks_oracle::RankStep;
 use allranks_protocol::CallResult;
 use allranks_protocol::Step;
 
-/// Time from rank 0's entering `init_process_group` to the opening of the others: a little more than the store needs to
-/// listen.
+/// Time from when rank 0 enters `init_process_group` until the others get the opening: a little more than the store needs until
+/// it listens.
 pub const HOST_HEAD_START: Duration = Duration::from_millis(5);
 /// How long the others wait for rank 0 to enter `init_process_group`.
-pub const HOST_PATIENCE: Duration = Duration::from_secs(2);
+pub const HOST_ENTRY_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The name that the libtorch driver reports.
 const LIBTORCH: &str = "libtorch";
@@ -87,9 +87,9 @@ impl WorldState<'_> {
         self.send_frames(held);
         self.phase = match others.is_empty() {
             true => Phase::Opening,
-            // A rank 0 that is slow, or never reports that it enters, only delays the others.
+            // If rank 0 is slow, or never reports that it enters, that only delays the others.
             false => Phase::HostEntering {
-                until: self.now + HOST_PATIENCE,
+                until: self.now + HOST_ENTRY_TIMEOUT,
                 answered: self.result.ranks[0].answered,
                 held: others,
             },
@@ -213,7 +213,7 @@ mod tests {
                 world.tell_host(&[]);
             }
         }
-        assert_eq!(world.now - asked, HOST_PATIENCE);
+        assert_eq!(world.now - asked, HOST_ENTRY_TIMEOUT);
         world.wake();
         assert_eq!(world.calls(1), ["init_process_group"]);
     }
@@ -223,8 +223,8 @@ mod tests {
         let (scenario, known) = (planned(TWO, BARRIER), Expectations::default());
         let mut world = Simulation::imported(&scenario, &known);
         world.enter(0);
-        world.tell(Event::Interrupted);
-        world.tell(Event::Rank(RankEvent::Refused(Rank(1), "wrong".to_owned())));
+        world.handle(Event::Interrupted);
+        world.handle(Event::Rank(RankEvent::Refused(Rank(1), "wrong".to_owned())));
         assert!(!world.is_killed());
         world.wake();
         assert_eq!(world.calls(1), ["init_process_group"]);

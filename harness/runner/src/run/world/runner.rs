@@ -28,7 +28,7 @@ use allranks_model::outcome::Outcome;
 /// What takes the results of a world's checks: what is known of its ranks, the check's place, and what happened in it.
 pub type Decided<'a> = dyn FnMut(&[RankRun], usize, CheckResult) + Send + 'a;
 
-/// How many times ranks that import are given the time again that they may take.
+/// The largest number of times that one world is given its limit again because the machine is late.
 const EXTENSIONS: u32 = 9;
 
 /// What is late when something should have moved.
@@ -57,7 +57,8 @@ pub struct WorldRunner<'a> {
     waited_before_init: Option<Duration>,
     /// How long a rank was at most ready to run, and was not let, from then until the initialisation failed; none if it has not.
     waited_in_init: Option<Duration>,
-    /// The rank whose process is to end, and its processor times when the world began to wait for that; none if it waits for none.
+    /// The rank whose process is to end, and its processor times when the world began to wait for that; none if it waits for
+    /// none.
     ending: Option<(Rank, NotedTimes)>,
     interrupt: watch::Receiver<bool>,
     /// True if the state machine has been told of the interrupt.
@@ -82,19 +83,19 @@ impl<'a> WorldRunner<'a> {
         }
     }
 
-    /// Runs the world to its end; afterwards no process of it is left. `decided` is given the result of each check as soon as nothing in
-    /// this world can change it; the `WorldResult` then holds none of them.
+    /// Runs the world to its end; afterwards no process of it is left. `decided` is given the result of each check as soon as
+    /// nothing in this world can change it; the `WorldResult` then holds none of them.
     pub async fn run(mut self, decided: &mut Decided<'_>) -> WorldResult {
         loop {
             let mut next = self.next().await;
             if matches!(next, Event::Deadline) {
-                let due = self.due();
-                if due.is_some_and(|due| self.clock.excuse(due, Instant::now()))
+                let wakeup = self.next_wakeup();
+                if wakeup.is_some_and(|wakeup| self.clock.exclude_delay(wakeup, Instant::now()))
                     || self.note_early()
                 {
                     continue;
                 }
-                match self.late() {
+                match self.find_late() {
                     Late::Ranks => {}
                     Late::Extended => continue,
                     Late::GivenUp(why) => next = Event::GivenUp(why),
@@ -103,11 +104,11 @@ impl<'a> WorldRunner<'a> {
             let mut events = VecDeque::from([next]);
             while let Some(event) = events.pop_front() {
                 let (is_look, began) = (matches!(event, Event::Host(_)), Instant::now());
-                let actions = self.tell(event);
+                let actions = self.pass_event(event);
                 self.measure_init();
                 self.measure_end();
                 if is_look {
-                    self.clock.take_out(began, Instant::now());
+                    self.clock.exclude_since(began, Instant::now());
                 }
                 for (index, check_result) in self.state.take_settled() {
                     // Without a result the check is made again in the next world, or is not run.
@@ -125,7 +126,7 @@ impl<'a> WorldRunner<'a> {
                         Action::AskHost(query) => {
                             let asked = Instant::now();
                             let facts = self.world.facts(&query).await;
-                            self.clock.take_out(asked, Instant::now());
+                            self.clock.exclude_since(asked, Instant::now());
                             events.push_back(Event::Host(facts));
                         }
                         Action::AskMemory => {
@@ -158,8 +159,9 @@ impl<'a> WorldRunner<'a> {
         }
     }
 
-    /// Notes how long ranks have waited for a processor when their initialisation begins and when it has failed, before the actions that
-    /// follow from that: afterwards the processes may be gone. The look is short, and gives no thread away for others: there may be none.
+    /// Notes how long ranks have waited for a processor when their initialisation begins and when it has failed, before the
+    /// actions that follow from that: afterwards the processes may be gone. The look is short, and gives no thread away for
+    /// others: there may be none.
     fn measure_init(&mut self) {
         match self.waited_before_init {
             None if self.state.initialises() => self.waited_before_init = Some(self.waited()),
@@ -179,15 +181,15 @@ impl<'a> WorldRunner<'a> {
         }
     }
 
-    /// Returns true if a result stands: the check passed, or failed while all nodes of the world were alive. When a node is lost, the
-    /// ranks on the others fail for it, which can be known before the loss is.
+    /// Returns true if a result stands: the check passed, or failed while all nodes of the world were alive. When a node is
+    /// lost, the ranks on the others fail for it, which can be known before the loss is.
     async fn stands(&self, check_result: &CheckResult) -> bool {
         check_result.outcome == Outcome::Pass || self.world.confirm().await.is_ok()
     }
 
     /// Returns the next event. Frames that have arrived come before a deadline that has passed.
     async fn next(&mut self) -> Event {
-        let deadline = self.due().map(|time| self.clock.instant(time));
+        let deadline = self.next_wakeup().map(|time| self.clock.instant(time));
         let rank_event = async {
             match deadline {
                 Some(deadline) => {
@@ -206,8 +208,9 @@ impl<'a> WorldRunner<'a> {
         }
     }
 
-    /// Returns the next deadline of the state machine, or when a tenth of the time to it has passed; none if it waits without one.
-    fn due(&self) -> Option<Duration> {
+    /// Returns when to wake up if no event comes: at the next deadline of the state machine, or before that when processor
+    /// times must be recorded (see [`Self::early_time`]). None if the state machine waits without a deadline.
+    fn next_wakeup(&self) -> Option<Duration> {
         let deadline = self.state.deadline()?;
         Some(
             self.early_time()
@@ -220,8 +223,8 @@ impl<'a> WorldRunner<'a> {
         self.clock.time(Instant::now())
     }
 
-    /// Returns when a tenth of the time will have passed in which something must move, which leaves out steps that are soon through;
-    /// none if that is noted, or ranks are not at work.
+    /// Returns when to record the ranks' processor times for [`Self::late_step`]: when a tenth of the limit has passed without
+    /// progress. Most steps are over before that. None if they are recorded already, or ranks are not at work.
     fn early_time(&self) -> Option<Duration> {
         let (progress, limit) = self.state.quiet_limit()?;
         let is_noted = self
@@ -231,7 +234,7 @@ impl<'a> WorldRunner<'a> {
         (!is_noted).then(|| progress + limit / 10)
     }
 
-    /// Notes the ranks' processor times if a tenth of the limit has passed. Returns false if it has not, or they are noted.
+    /// Records the ranks' processor times if [`Self::early_time`] has come. Returns true if it did.
     fn note_early(&mut self) -> bool {
         let is_due = |early: Duration| early <= self.now();
         if !self.early_time().is_some_and(is_due) {
@@ -243,8 +246,8 @@ impl<'a> WorldRunner<'a> {
         true
     }
 
-    /// Decides if it is the ranks that are late or the machine, when something should have moved.
-    fn late(&mut self) -> Late {
+    /// Finds out, when a deadline has passed without progress, whether the ranks are late or the machine.
+    fn find_late(&mut self) -> Late {
         if let Some((rank, limit)) = self.state.awaited_end() {
             return self.late_end(rank, limit);
         }
@@ -257,8 +260,8 @@ impl<'a> WorldRunner<'a> {
         }
     }
 
-    /// Gives a process of this host more time to end after its connection broke: if it waits for a processor, or has ended and its
-    /// parent has not reported that yet.
+    /// Gives a process of this host more time to end after its connection broke, if it waits for a processor, or has ended and
+    /// its parent has not reported that yet.
     fn late_end(&mut self, rank: Rank, limit: Duration) -> Late {
         let times = block_in_place(|| self.processor_times_of(rank));
         let noted = self.ending.as_ref().filter(|(of, _)| *of == rank);
@@ -275,8 +278,8 @@ impl<'a> WorldRunner<'a> {
         ))
     }
 
-    /// Gives ranks that are importing more time, if the processor time that they have used since, or waited for, shows that they make
-    /// progress. They get at most ten times the limit, and no more processor time than the limit.
+    /// Gives ranks that are importing more time, if they make progress: if they have used or waited for a processor since the
+    /// last extension. They get at most ten times the limit, and no more processor time than the limit.
     fn late_import(&mut self, limit: Duration) -> Late {
         let times = block_in_place(|| self.processor_times());
         if !times.since(self.imported).could_run(limit) || times.used >= limit {
@@ -286,8 +289,8 @@ impl<'a> WorldRunner<'a> {
         self.extend(&no_rank_run_longer(times.used))
     }
 
-    /// Gives ranks more time that make progress while they wait for a processor: the machine is late, not they. Ranks that wait for
-    /// each other use no processor and wait for none; a rank that polls for ever has at some time used the whole limit.
+    /// Gives ranks more time if they make progress but wait for a processor: then the machine is late. Ranks that wait for each
+    /// other neither use a processor nor wait for one, and a rank that polls for ever has at some time used the whole limit.
     fn late_step(&mut self, progress: Duration, limit: Duration) -> Late {
         let noted = self.early.as_ref().filter(|(of, _)| *of == progress);
         let times = block_in_place(|| self.processor_times());
@@ -300,8 +303,8 @@ impl<'a> WorldRunner<'a> {
         self.extend(&no_rank_run_longer(times.used))
     }
 
-    /// Lets the limit that is due begin anew, if that has not been done too often.
-    /// `little` says what ranks were let do until then.
+    /// Restarts the limit that has passed, if that has not been done too often. `little` says how little the ranks have run,
+    /// for the message otherwise.
     fn extend(&mut self, little: &str) -> Late {
         if self.extensions >= EXTENSIONS {
             let passed = self.clock.since_beginning(Instant::now());
@@ -312,9 +315,9 @@ impl<'a> WorldRunner<'a> {
         }
         self.extensions += 1;
         let progress = self.state.quiet_limit().map(|(progress, _)| progress);
-        let now = self.clock.tell(Instant::now());
+        let now = self.clock.record_event(Instant::now());
         self.state.restart_limit(now);
-        // What the ranks have used since the note counts on.
+        // The processor times that are recorded already stay the ones to compare with.
         if let Some((noted, _)) = &mut self.early
             && Some(*noted) == progress
         {
@@ -355,11 +358,11 @@ impl<'a> WorldRunner<'a> {
         }
     }
 
-    /// Passes an event to the state machine. Comparing large tensors and diagnosing a hang take long; other worlds go
-    /// on meanwhile.
-    fn tell(&mut self, event: Event) -> Vec<Action> {
+    /// Passes an event to the state machine, and returns its actions. Comparing large tensors and diagnosing a hang take long:
+    /// other worlds go on meanwhile.
+    fn pass_event(&mut self, event: Event) -> Vec<Action> {
         let takes_long = matches!(event, Event::Host(_)) || self.state.holds_much();
-        let now = self.clock.tell(Instant::now());
+        let now = self.clock.record_event(Instant::now());
         match takes_long {
             true => block_in_place(|| self.state.on(event, now)),
             false => self.state.on(event, now),

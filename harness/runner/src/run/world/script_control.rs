@@ -110,7 +110,7 @@ impl WorldState<'_> {
 
     /// Lets every stopped rank go on whose time is over.
     pub(super) fn resume(&mut self) {
-        for rank in self.script_events.due(self.now) {
+        for rank in self.script_events.ranks_to_resume(self.now) {
             self.act(Action::Resume(rank));
         }
     }
@@ -337,7 +337,7 @@ mod tests {
         );
         world.enter(0);
         assert_eq!(world.take_done(), ["go 1"]);
-        world.tell(Event::Interrupted);
+        world.handle(Event::Interrupted);
         assert!(world.is_killed());
     }
 }

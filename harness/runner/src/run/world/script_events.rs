@@ -32,8 +32,8 @@ impl ScriptEvents {
         self.paused.iter().map(|(_, when)| *when).min()
     }
 
-    /// Returns the ranks that must be told to go on now. Each is returned again later until it has gone on.
-    pub fn due(&mut self, now: Duration) -> Vec<Rank> {
+    /// Returns the stopped ranks that must be told to go on now. A rank is returned again every [`RESUME_AGAIN`] until it runs.
+    pub fn ranks_to_resume(&mut self, now: Duration) -> Vec<Rank> {
         let due = self.paused.iter_mut().filter(|(_, when)| *when <= now);
         due.map(|(rank, when)| {
             *when = now + RESUME_AGAIN;

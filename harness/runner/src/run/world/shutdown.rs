@@ -16,7 +16,7 @@ use allranks_oracle::RankReply;
 use allranks_protocol::ToRank;
 
 /// How long killed processes may take to end.
-pub const REAPING: Duration = Duration::from_secs(10);
+pub const REAP_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl WorldState<'_> {
     /// Sends `finish` to every rank.
@@ -94,7 +94,7 @@ impl WorldState<'_> {
             }
         }
         self.phase = Phase::Reaping {
-            until: self.now + REAPING,
+            until: self.now + REAP_TIMEOUT,
         };
     }
 
@@ -220,9 +220,9 @@ mod tests {
         world.end(1, exit(0));
         assert_eq!(world.take_done(), [""; 0], "rank 1 has not said bye");
         world.bye(1, 4);
-        assert_eq!(world.take_done(), ["sweep"]);
+        assert_eq!(world.take_done(), ["reap"]);
         assert!(world.result.is_none());
-        world.tell(Event::OrphansReaped(Vec::new()));
+        world.handle(Event::OrphansReaped(Vec::new()));
         let result = world.result.unwrap();
         assert_eq!(result.end.unwrap().outcome, Outcome::Pass);
         assert!(result.ranks.iter().all(|rank| !rank.killed));
@@ -261,7 +261,7 @@ mod tests {
                 pid: getpid(),
                 rank: Some(Rank(1)),
             };
-            world.tell(Event::OrphansReaped(vec![of_rank_1; swept]));
+            world.handle(Event::OrphansReaped(vec![of_rank_1; swept]));
             let result = world.result.unwrap();
             assert_eq!(outcomes(&result), [(0, Outcome::Pass)]);
             let found = result.end.unwrap();
@@ -283,7 +283,7 @@ mod tests {
         world.header(1, allranks_protocol::FromRank::Bye { steps: 4, token });
         world.close(1);
         world.end(1, exit(0));
-        world.tell(Event::OrphansReaped(Vec::new()));
+        world.handle(Event::OrphansReaped(Vec::new()));
         let found = world.result.unwrap().end.unwrap();
         assert_eq!(
             found.summary,
@@ -355,12 +355,12 @@ mod tests {
     fn a_process_that_cannot_be_killed_is_given_up() {
         let (scenario, known) = (barrier(), Expectations::default());
         let mut world = Simulation::opened(&scenario, &known);
-        world.tell(Event::Interrupted);
+        world.handle(Event::Interrupted);
         assert_eq!(world.take_done(), ["kill 0", "kill 1"]);
         world.end(0, RankExit::Signalled(9));
         world.enter(1);
         assert!(world.result.is_none());
-        assert_eq!(world.wake(), REAPING);
+        assert_eq!(world.wake(), REAP_TIMEOUT);
         let result = world.result.unwrap();
         assert!(result.ranks[1].end.is_none() && result.ranks[1].killed);
     }
@@ -376,7 +376,7 @@ mod tests {
         for mut world in worlds {
             world.take_done();
             let before = outcomes(&world.state.result);
-            world.tell(Event::Interrupted);
+            world.handle(Event::Interrupted);
             assert_eq!(world.take_done(), ["kill 0", "kill 1"]);
             let result = world.reaped();
             assert_eq!(result.lost.as_deref(), Some("interrupted"));
@@ -389,7 +389,7 @@ mod tests {
         let (scenario, known) = (barrier(), Expectations::default());
         let mut world = Simulation::opened(&scenario, &known);
         world.wake();
-        world.tell(Event::Interrupted);
+        world.handle(Event::Interrupted);
         assert!(!world.is_killed());
         world.tell_host(&[]);
         assert!(world.is_killed());

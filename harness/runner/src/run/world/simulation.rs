@@ -119,7 +119,7 @@ impl<'a> Simulation<'a> {
     }
 
     /// Passes an event to the state machine, at the current time.
-    pub fn tell(&mut self, event: Event) {
+    pub fn handle(&mut self, event: Event) {
         for action in self.state.on(event, self.now) {
             assert!(self.result.is_none(), "after the end: {action:?}");
             match action {
@@ -132,7 +132,7 @@ impl<'a> Simulation<'a> {
                 Action::Kill(rank) => self.done.push(format!("kill {rank}")),
                 Action::AskHost(query) => self.queries.push(query),
                 Action::AskMemory => self.done.push("memory".to_owned()),
-                Action::ReapOrphans => self.done.push("sweep".to_owned()),
+                Action::ReapOrphans => self.done.push("reap".to_owned()),
                 Action::Finish(result) => self.result = Some(*result),
             }
         }
@@ -148,7 +148,7 @@ impl<'a> Simulation<'a> {
         let deadline = self.state.deadline().expect("it wants to be woken");
         let passed = deadline.saturating_sub(self.now);
         self.now += passed;
-        self.tell(Event::Deadline);
+        self.handle(Event::Deadline);
         passed
     }
 
@@ -188,12 +188,12 @@ impl<'a> Simulation<'a> {
             processes: (0..).zip(&query.processes).map(activity).collect(),
             ..HostFacts::default()
         };
-        self.tell(Event::Host(facts));
+        self.handle(Event::Host(facts));
     }
 
     fn frame(&mut self, rank: u32, header: FromRank, payload: Vec<u8>) {
         let frame = Frame { header, payload };
-        self.tell(Event::Rank(RankEvent::Frame(Rank(rank), frame)));
+        self.handle(Event::Rank(RankEvent::Frame(Rank(rank), frame)));
     }
 
     /// Sends a frame without payload from a rank.
@@ -218,7 +218,7 @@ impl<'a> Simulation<'a> {
             clock: "one".to_owned(),
             calls: calls.iter().map(|&call| call.to_owned()).collect(),
         };
-        self.tell(Event::Rank(RankEvent::Hello(Rank(rank), hello)));
+        self.handle(Event::Rank(RankEvent::Hello(Rank(rank), hello)));
     }
 
     /// Sends the hello of every rank.
@@ -347,7 +347,7 @@ impl<'a> Simulation<'a> {
 
     /// Closes a rank's connection.
     pub fn close(&mut self, rank: u32) {
-        self.tell(Event::Rank(RankEvent::Broken(
+        self.handle(Event::Rank(RankEvent::Broken(
             Rank(rank),
             FrameError::Closed,
         )));
@@ -355,7 +355,7 @@ impl<'a> Simulation<'a> {
 
     /// Ends a rank's process.
     pub fn end(&mut self, rank: u32, end: RankExit) {
-        self.tell(Event::Rank(RankEvent::Ended(Rank(rank), end)));
+        self.handle(Event::Rank(RankEvent::Ended(Rank(rank), end)));
     }
 
     /// Ends a rank by a signal, which also closes its connection.
@@ -381,7 +381,7 @@ impl<'a> Simulation<'a> {
             self.bye(rank, steps);
             self.end(rank, exit(0));
         }
-        self.tell(Event::OrphansReaped(Vec::new()));
+        self.handle(Event::OrphansReaped(Vec::new()));
     }
 
     /// Ends every process that still runs as killed. Returns the world's result.

@@ -74,8 +74,8 @@ impl<'a> WorldState<'a> {
         }
     }
 
-    /// Takes out the results that nothing in this world can change any more. A refusal waits for its group test, and a script after
-    /// which ranks leave for how they do.
+    /// Takes out the results that nothing in this world can change any more. A refusal waits for its group test, and a script
+    /// after which ranks leave for how they do.
     pub fn take_settled(&mut self) -> Vec<(usize, CheckResult)> {
         let awaits_group_test = |index: &usize| {
             let of_group_test = |pending: &Pending| matches!(pending.purpose, Purpose::GroupTestAfter(of, _) if of == *index);

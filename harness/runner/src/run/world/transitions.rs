@@ -200,7 +200,7 @@ impl WorldState<'_> {
             }
             RankEvent::Refused(rank, why) => Err(Stop::crash(rank, why)),
             RankEvent::Frame(rank, frame) => {
-                let taken = self.take(rank, frame);
+                let taken = self.apply_frame(rank, frame);
                 taken.map_err(|why| Stop::crash(rank, why))
             }
             RankEvent::Broken(rank, error) => self.receive_broken(rank, error.to_string()),

@@ -13,18 +13,18 @@ use tokio::time::timeout;
 use super::channel::{self, Heartbeat, Incoming};
 use super::node::Node;
 use super::roster::{Roster, printable};
-use crate::world::control_server::{HELLO_PATIENCE, token};
+use crate::world::control_server::{HELLO_TIMEOUT, token};
 use crate::world::frame::{read_frame_within, write_frame};
 use allranks_protocol::{FromNode, MAX_GREETING, NODE_VERSION, ToNode, Welcome};
 
 /// Number of connections that are not admitted yet, at a time.
-const UNAUTHENTICATED: usize = 256;
+const MAX_UNAUTHENTICATED: usize = 256;
 /// Time without anything to send after which an end sends a heartbeat.
-const BEAT: Duration = Duration::from_secs(1);
+const HEARTBEAT_PERIOD: Duration = Duration::from_secs(1);
 
 /// Accepts connections for ever.
 pub async fn accept(listener: TcpListener, roster: Arc<Roster>) {
-    let unauthenticated = Arc::new(Semaphore::new(UNAUTHENTICATED));
+    let unauthenticated = Arc::new(Semaphore::new(MAX_UNAUTHENTICATED));
     // Connections end with this task.
     let mut connections = JoinSet::new();
     while let Ok(place) = Arc::clone(&unauthenticated).acquire_owned().await {
@@ -33,7 +33,7 @@ pub async fn accept(listener: TcpListener, roster: Arc<Roster>) {
             Ok((stream, peer)) => {
                 let roster = Arc::clone(&roster);
                 connections.spawn(async move {
-                    let admitted = timeout(HELLO_PATIENCE, admit(&roster, stream, peer)).await;
+                    let admitted = timeout(HELLO_TIMEOUT, admit(&roster, stream, peer)).await;
                     drop(place);
                     let why = match admitted {
                         Ok(Ok((node, incoming))) => {
@@ -93,16 +93,16 @@ async fn admit(roster: &Roster, stream: TcpStream, peer: SocketAddr) -> Result<A
         }
     };
     let heartbeat = Heartbeat {
-        beat: BEAT.min(roster.settings.lost_after / 4),
-        patience: roster.settings.lost_after,
+        period: HEARTBEAT_PERIOD.min(roster.settings.lost_after / 4),
+        timeout: roster.settings.lost_after,
     };
     let welcome = ToNode::Welcome(Welcome {
         name: name.clone(),
         nodes: roster.settings.count,
         driver: roster.driver.clone(),
         import_patience_s: roster.import_patience.as_secs(),
-        beat_ms: heartbeat.beat.as_millis() as u64,
-        patience_ms: heartbeat.patience.as_millis() as u64,
+        beat_ms: heartbeat.period.as_millis() as u64,
+        patience_ms: heartbeat.timeout.as_millis() as u64,
     });
     if let Err(error) = write_frame(&mut stream, &welcome, &[]).await {
         roster.leave(place);
@@ -123,7 +123,7 @@ async fn serve(
     let why = loop {
         match incoming.recv().await {
             Some(Incoming::Frame(frame)) => {
-                if let Err(why) = node.take(frame) {
+                if let Err(why) = node.handle_frame(frame) {
                     break why;
                 }
             }

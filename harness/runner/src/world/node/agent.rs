@@ -16,8 +16,8 @@ use tokio_rustls::client::TlsStream;
 use super::agent_world::{self, HostResources, WorldCommand};
 use super::channel::{self, Heartbeat, Incoming, Outbox};
 use super::credentials::{Credentials, proof};
-use super::engine_slot::{EngineSlot, is_of_engine};
 use super::facts::facts;
+use super::node_assignment::{NodeAssignment, is_of_engine};
 use super::scratch::Scratch;
 use super::{reach, tls};
 use crate::world::frame::{read_frame_within, write_frame};
@@ -27,7 +27,7 @@ use allranks_protocol::{
 };
 
 /// How long one address of the run may take to answer.
-const PATIENCE: Duration = Duration::from_secs(20);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// What an agent has on its host.
 #[derive(Clone, Debug)]
@@ -38,8 +38,8 @@ pub struct AgentOptions {
     pub libtorch: Option<PathBuf>,
     /// The allranks binary, which supervises spawned ranks.
     pub supervisor: Option<PathBuf>,
-    /// The place that the engine gave; none: nodes are numbered as they come.
-    pub slot: Option<EngineSlot>,
+    /// The node that the engine assigned to this agent; none: nodes are numbered in the order in which they join.
+    pub assignment: Option<NodeAssignment>,
 }
 
 /// Why an agent ended without being told to.
@@ -76,8 +76,8 @@ pub async fn agent(
     drop(credentials);
     joined(&welcome);
     let heartbeat = Heartbeat {
-        beat: Duration::from_millis(welcome.beat_ms.max(1)),
-        patience: Duration::from_millis(welcome.patience_ms.max(1)),
+        period: Duration::from_millis(welcome.beat_ms.max(1)),
+        timeout: Duration::from_millis(welcome.patience_ms.max(1)),
     };
     let scratch = Scratch::new(&std::env::temp_dir())?;
     let driver = driver(&welcome.driver, &options, scratch.path())?;
@@ -92,7 +92,7 @@ pub async fn agent(
         launcher: Arc::new(launcher),
         outbox,
         scratch,
-        base: base_environment(options.slot.is_some()),
+        base: base_environment(options.assignment.is_some()),
         worlds: HashMap::new(),
         leases: HashMap::new(),
         tasks: JoinSet::new(),
@@ -106,7 +106,7 @@ pub async fn agent(
         if frame.header == ToNode::Finish {
             return Ok(());
         }
-        agent.take(frame.header, frame.payload)?;
+        agent.handle_frame(frame.header, frame.payload)?;
     }
 }
 
@@ -116,11 +116,11 @@ async fn join(
     options: &AgentOptions,
 ) -> Result<(TlsStream<TcpStream>, Welcome), AgentError> {
     // Before connecting: the run does not wait long for a connection that says nothing.
-    let facts = facts(&options.python, options.slot.as_ref()).await;
+    let facts = facts(&options.python, options.assignment.as_ref()).await;
     let mut failures = Vec::new();
     let mut connected = None;
     for address in &credentials.addresses {
-        match timeout(PATIENCE, connect(address, &credentials.fingerprint)).await {
+        match timeout(CONNECT_TIMEOUT, connect(address, &credentials.fingerprint)).await {
             Ok(Ok(stream)) => {
                 connected = Some(stream);
                 break;
@@ -219,11 +219,11 @@ struct Agent {
 }
 
 impl Agent {
-    /// Does what the run says.
+    /// Carries out a frame of the run.
     ///
     /// # Errors
-    /// Fails if a run does not say this.
-    fn take(&mut self, header: ToNode, payload: Vec<u8>) -> Result<(), AgentError> {
+    /// Fails if it is a frame that no run sends at this point.
+    fn handle_frame(&mut self, header: ToNode, payload: Vec<u8>) -> Result<(), AgentError> {
         while self.tasks.try_join_next().is_some() {}
         let outbox = self.outbox.clone();
         match header {

@@ -20,7 +20,7 @@ use allranks_protocol::{FromNode, NodeQuery, NodeWorld, ToRank};
 use allranks_suite::platform::Start;
 
 /// How long killed ranks may take to end.
-const ENDING: Duration = Duration::from_secs(10);
+const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes that are sent of a rank's log: of its beginning, and of its end.
 const LOG_HEAD: u64 = 1 << 20;
 const LOG_TAIL: u64 = 3 << 20;
@@ -47,8 +47,8 @@ pub(super) struct HostResources {
     pub(super) logs: PathBuf,
 }
 
-/// Starts the ranks of a world and serves them until the run closes it, which drops the sender of `commands`. `ask` is the number of
-/// the question whether they start.
+/// Starts the ranks of a world and serves them until the run closes it, which drops the sender of `commands`. `ask` is the
+/// number of the question whether they start.
 pub(super) async fn serve(
     here: HostResources,
     outbox: Outbox<FromNode>,
@@ -87,7 +87,7 @@ pub(super) async fn serve(
                     Some(command) => here.carry_out(command),
                     None => break,
                 },
-                event = here.world.next() => here.tell(event).await,
+                event = here.world.next() => here.report(event).await,
             }
         }
         here.end().await;
@@ -166,8 +166,8 @@ impl AgentWorld {
         }
     }
 
-    /// Tells the run what happened.
-    async fn tell(&mut self, event: Event) {
+    /// Reports an event of a rank to the run.
+    async fn report(&mut self, event: Event) {
         let world = self.number;
         let (header, payload) = match event {
             Event::Hello(rank, hello) => {
@@ -222,10 +222,10 @@ impl AgentWorld {
         let ending = async {
             while !self.alive.is_empty() {
                 let event = self.world.next().await;
-                self.tell(event).await;
+                self.report(event).await;
             }
         };
-        let _ = timeout(ENDING, ending).await;
+        let _ = timeout(KILL_TIMEOUT, ending).await;
         block_in_place(|| drop(self));
     }
 }

@@ -1,7 +1,8 @@
 //! A connection that carries frames both ways, and notices that the other end is gone.
 //!
-//! An end that has nothing to send sends heartbeats (the frame `beat`). The other end is taken as lost when no byte has been received for
-//! a number of ticks of this process's own clock. While this process does not run, or is slow to read, no tick passes unread.
+//! An end that has nothing to send sends heartbeats (the frame `beat`). The other end counts as lost when no byte has been
+//! received for a number of ticks of this process's own clock. While this process does not run, or is slow to read, no tick
+//! passes unread.
 
 use std::io::ErrorKind;
 use std::pin::{Pin, pin};
@@ -20,15 +21,15 @@ use crate::world::frame::{Frame, FrameError, read_frame_within, write_frame};
 use allranks_protocol::{MAX_NODE_HEADER, MAX_PAYLOAD};
 
 /// Number of frames that wait to be written before [`Outbox::send`] waits too.
-const ROOM: usize = 256;
+const MAX_QUEUED: usize = 256;
 
-/// The intervals of heartbeats.
+/// The times of heartbeats.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Heartbeat {
     /// Time without anything to send after which a heartbeat is sent; also the length of a tick.
-    pub(super) beat: Duration,
-    /// Time without a byte, after which the other end is lost; counted in ticks.
-    pub(super) patience: Duration,
+    pub(super) period: Duration,
+    /// Time without a byte received after which the other end is lost; counted in ticks.
+    pub(super) timeout: Duration,
 }
 
 /// What a connection has received. Nothing follows [`Self::Over`].
@@ -87,7 +88,7 @@ where
     let (sender, incoming) = mpsc::unbounded_channel();
     let writing = async move {
         loop {
-            let (header, payload, _room) = match timeout(heartbeat.beat, queued.recv()).await {
+            let (header, payload, _room) = match timeout(heartbeat.period, queued.recv()).await {
                 Ok(Some(queued)) => queued,
                 Ok(None) => break,
                 Err(_) => (beat(), Vec::new(), None),
@@ -96,7 +97,7 @@ where
                 .await
                 .is_err()
             {
-                // What the reader finds says more.
+                // The reader will find out why the connection has ended.
                 return std::future::pending().await;
             }
         }
@@ -104,29 +105,29 @@ where
     };
     tokio::spawn(async move {
         tokio::select! {
-            () = listen(reader, sender, heartbeat) => {}
+            () = receive(reader, sender, heartbeat) => {}
             () = writing => {}
         }
     });
-    let room = Arc::new(Semaphore::new(ROOM));
+    let room = Arc::new(Semaphore::new(MAX_QUEUED));
     (Outbox { queue, room }, incoming)
 }
 
-/// Passes on what comes, until the connection ends or nothing comes for too long.
-async fn listen<R: DeserializeOwned>(
+/// Passes on the frames that come, until the connection ends or nothing comes for [`Heartbeat::timeout`].
+async fn receive<R: DeserializeOwned>(
     reader: impl AsyncRead + Unpin,
     to: mpsc::UnboundedSender<Incoming<R>>,
     heartbeat: Heartbeat,
 ) {
     let heard = Arc::new(AtomicBool::new(false));
-    let mut reader = BufReader::new(Heard {
+    let mut reader = BufReader::new(NotingReader {
         reader,
         heard: Arc::clone(&heard),
     });
     let ticks = heartbeat
-        .patience
+        .timeout
         .as_nanos()
-        .div_ceil(heartbeat.beat.as_nanos().max(1));
+        .div_ceil(heartbeat.period.as_nanos().max(1));
     loop {
         let frame = {
             let mut reading = pin!(read_frame_within::<R>(
@@ -139,21 +140,21 @@ async fn listen<R: DeserializeOwned>(
                 tokio::select! {
                     biased;
                     frame = &mut reading => break frame,
-                    () = sleep(heartbeat.beat) => {}
+                    () = sleep(heartbeat.period) => {}
                 }
                 silent = match heard.swap(false, Ordering::Relaxed) {
                     true => 0,
                     false => silent + 1,
                 };
                 if silent >= ticks {
-                    let seconds = heartbeat.patience.as_secs_f64();
+                    let seconds = heartbeat.timeout.as_secs_f64();
                     break Err(FrameError::AtNode(format!("nothing came for {seconds} s")));
                 }
             }
         };
         let (last, incoming) = match frame {
             Ok(frame) => (false, Incoming::Frame(frame)),
-            // A peer that dies ends no TLS session.
+            // A peer that dies closes the connection without ending the TLS session.
             Err(FrameError::Io(error)) if error.kind() == ErrorKind::UnexpectedEof => {
                 (true, Incoming::Over(FrameError::Closed.to_string()))
             }
@@ -165,13 +166,13 @@ async fn listen<R: DeserializeOwned>(
     }
 }
 
-/// A reader that notes that bytes came.
-struct Heard<R> {
+/// A reader that sets `heard` when bytes have come.
+struct NotingReader<R> {
     reader: R,
     heard: Arc<AtomicBool>,
 }
 
-impl<R: AsyncRead + Unpin> AsyncRead for Heard<R> {
+impl<R: AsyncRead + Unpin> AsyncRead for NotingReader<R> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -191,8 +192,8 @@ mod tests {
     use super::*;
 
     const PULSE: Heartbeat = Heartbeat {
-        beat: Duration::from_millis(20),
-        patience: Duration::from_millis(200),
+        period: Duration::from_millis(20),
+        timeout: Duration::from_millis(200),
     };
 
     #[tokio::test]

@@ -16,7 +16,8 @@ pub(super) fn remnants(left: Vec<(i32, Option<Rank>)>) -> impl Iterator<Item = O
     })
 }
 
-/// Returns the part of a query that concerns one node: `is_here` tells which ranks are on it, and `meets` whether ranks meet on it.
+/// Returns the part of a query that concerns one node: `is_here` tells which ranks are on it, and `meets` whether ranks meet on
+/// it.
 pub(super) fn query_to_frame(
     query: &HostQuery,
     is_here: impl Fn(Rank) -> bool,
@@ -44,8 +45,8 @@ pub(super) fn query_to_frame(
     }
 }
 
-/// Returns the query that an agent puts to its host, about the processes in their order; `ranks` are the processes of the world's ranks
-/// on it.
+/// Returns the query that an agent puts to its host, about the processes in their order; `ranks` are the processes of the
+/// world's ranks on it.
 pub(super) fn query_from_frame(query: NodeQuery, ranks: Vec<u32>) -> HostQuery {
     HostQuery {
         processes: query.processes.iter().map(|(_, pid)| Some(*pid)).collect(),

@@ -1,5 +1,5 @@
-//! Engines: the launchers of node agents, one agent on each host of a run. An engine provides hosts, places and an end; how a rank
-//! ended is never taken from it.
+//! Engines: the launchers of node agents, one agent on each host of a run. An engine provides hosts, places and an end; how a
+//! rank ended is never taken from it.
 
 use serde::{Deserialize, Serialize};
 

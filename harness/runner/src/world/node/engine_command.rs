@@ -20,8 +20,8 @@ pub struct EngineCommand {
     pub why: String,
 }
 
-/// Returns the command with which an engine starts `count` agents, one on each host; none if people start them. `options` are words
-/// for the engine, `agent` is the allranks binary.
+/// Returns the command with which an engine starts `count` agents, one on each host; none if people start them. `options` are
+/// words for the engine, `agent` is the allranks binary.
 ///
 /// # Errors
 /// Says what the engine lacks here, with a hint.
@@ -152,7 +152,7 @@ impl RunningEngine {
         })
     }
 
-    /// Waits until it has ended. Returns how, with its last words. Cancel-safe.
+    /// Waits until it has ended. Returns how it ended, with the last line of its log, in words. Cancel-safe.
     pub(super) async fn ended(&mut self) -> String {
         let status = match self.child.wait().await {
             Ok(status) => status.to_string(),
@@ -162,7 +162,7 @@ impl RunningEngine {
         let text = String::from_utf8_lossy(&text);
         let last = text.lines().rev().find(|line| !line.trim().is_empty());
         format!(
-            "{} ended ({status}); its last words: {}",
+            "{} ended ({status}); the last line of its log: {}",
             self.program,
             last.unwrap_or("none")
         )

@@ -10,7 +10,7 @@ use nix::net::if_::InterfaceFlags;
 use tokio::process::Command;
 use tokio::time::timeout;
 
-use super::engine_slot::EngineSlot;
+use super::node_assignment::NodeAssignment;
 use crate::world::host_facts::memory_available;
 use allranks_protocol::NodeFacts;
 
@@ -21,11 +21,11 @@ print(m.version('torch'))
 print(next((one.version for one in m.distributions() if (one.name or '').startswith('nvidia-nccl-')), ''))
 ";
 /// How long that may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+const VERSIONS_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Returns the facts of this host, except for the address of the agent's connection. `python`: the Python with torch; `slot`: the
-/// place that the engine gave the agent, if it did.
-pub(super) async fn facts(python: &Path, slot: Option<&EngineSlot>) -> NodeFacts {
+/// Returns the facts of this host, except for the address of the agent's connection. `python`: the Python with torch;
+/// `assignment`: the node that the engine assigned to the agent, if it did.
+pub(super) async fn facts(python: &Path, assignment: Option<&NodeAssignment>) -> NodeFacts {
     let (torch, nccl) = versions(python).await;
     NodeFacts {
         host: host(),
@@ -47,8 +47,8 @@ pub(super) async fn facts(python: &Path, slot: Option<&EngineSlot>) -> NodeFacts
             .map(|(name, address)| (name, address.to_string()))
             .collect(),
         address: String::new(),
-        place: slot.map(|slot| slot.place),
-        count: slot.map(|slot| slot.count),
+        place: assignment.map(|assignment| assignment.place),
+        count: assignment.map(|assignment| assignment.count),
     }
 }
 
@@ -65,7 +65,7 @@ async fn versions(python: &Path) -> (Option<String>, Option<String>) {
         .stdin(Stdio::null())
         .kill_on_drop(true)
         .output();
-    let Ok(Ok(said)) = timeout(PATIENCE, asked).await else {
+    let Ok(Ok(said)) = timeout(VERSIONS_TIMEOUT, asked).await else {
         return (None, None);
     };
     let text = String::from_utf8_lossy(&said.stdout).into_owned();
@@ -91,7 +91,7 @@ fn free(folder: &Path) -> Option<u64> {
     Some(found.f_bavail.saturating_mul(found.f_frsize))
 }
 
-/// Returns true if a name stands for loopback addresses only. A name that stands for nothing is none of them.
+/// Returns true if a host name resolves to loopback addresses only. False if it does not resolve.
 fn is_loopback(name: &str) -> bool {
     let Ok(found) = (name, 0).to_socket_addrs() else {
         return false;
@@ -100,8 +100,8 @@ fn is_loopback(name: &str) -> bool {
     !addresses.is_empty() && addresses.iter().all(|one| one.ip().is_loopback())
 }
 
-/// Returns the interfaces that are up, each once for each of its addresses, loopback last. Link-local addresses are left out: they
-/// mean nothing without their interface.
+/// Returns the interfaces that are up, each once for each of its addresses, loopback last. Link-local addresses are left out:
+/// they mean nothing without their interface.
 pub(crate) fn interfaces() -> Vec<(String, IpAddr)> {
     let Ok(found) = getifaddrs() else {
         return Vec::new();

@@ -13,8 +13,7 @@ use super::rendezvous_host::candidates;
 use crate::world::control_server::token;
 use allranks_protocol::{FromNode, NodeFacts, ToNode};
 
-/// How often the word of a node is repeated in what is exchanged: more bytes than one packet has, because some paths carry small
-/// packets only.
+/// How often the word of a node is repeated in an exchange, so that it exceeds one packet: some paths carry small packets only.
 const REPEATED: usize = 512;
 
 /// What was seen of a fleet.
@@ -35,8 +34,8 @@ pub struct HostSeen {
     pub name: String,
     /// What it says of itself.
     pub facts: NodeFacts,
-    /// How far its clock is ahead of this machine's, at least, in microseconds; negative: behind. 0 if the time that asking took leaves
-    /// room for no difference.
+    /// How far its clock is ahead of this machine's, at least, in microseconds; negative: behind. 0 if the time that asking
+    /// took leaves room for no difference.
     pub clock_ahead_us: i64,
     /// Why it was lost meanwhile; none if it was not.
     pub lost: Option<String>,
@@ -65,7 +64,7 @@ pub struct Reach {
 }
 
 impl Nodes {
-    /// Waits for the nodes, and looks at those that come. Pairs for which there is no time after `limit` are not tried.
+    /// Waits for the nodes, and inspects those that join. Pairs that are not tried within `limit` are left out.
     pub async fn inspect(&self, limit: Duration) -> Inspection {
         let missing = self.assemble().await;
         let nodes = self.present();
@@ -88,15 +87,15 @@ impl Nodes {
         }
     }
 
-    /// Returns why the first `count` nodes cannot make a world, if some of them do not reach each other: the first such pair, with what
-    /// it tried. `None` if all do, or nothing is known after `limit`.
+    /// Returns why the first `count` nodes cannot make a world, if some of them do not reach each other: the first such pair,
+    /// with what it tried. `None` if all do, or nothing is known after `limit`.
     pub(crate) async fn unreached(&self, count: usize, limit: Duration) -> Option<String> {
         let mut nodes = self.present();
         nodes.truncate(count);
         let pairs = exchange(&nodes, Deadline::now() + limit).await;
         pairs.into_iter().find_map(|pair| {
             let reach = pair.reached.filter(|reach| reach.address.is_none())?;
-            // An agent that is lost meanwhile says so itself.
+            // The loss of an agent is reported elsewhere.
             let (from, to) = (&nodes[pair.from], &nodes[pair.to]);
             let is_lost = from.lost().is_some() || to.lost().is_some();
             (!is_lost).then(|| {
@@ -150,7 +149,7 @@ async fn exchange(nodes: &[Arc<Node>], deadline: Deadline) -> Vec<PairSeen> {
     for (place, node) in nodes.iter().enumerate() {
         let node = Arc::clone(node);
         listening.spawn(async move {
-            // A word of its own, so that nothing else is taken for this node.
+            // A word of its own, so that no other process is taken for this node.
             let word = token().ok()?.repeat(REPEATED);
             let said = word.clone();
             let answer = node.ask(|ask| ToNode::Listen { ask, word: said });

@@ -1,8 +1,8 @@
 //! Node agents: processes on other hosts that start ranks for a run.
 //!
-//! A run listens ([`Nodes`]) and writes [`Credentials`]; on each host an [`agent`] connects with them, inside TLS. The agent is the
-//! local launcher behind that connection: it starts the ranks of a world that are placed on its host, passes their frames, tells
-//! what its host sees of them, and ends with its connection, and its ranks with it.
+//! A run listens ([`Nodes`]) and writes [`Credentials`]; on each host an [`agent`] connects with them, inside TLS. The agent is
+//! the local launcher behind that connection: it starts the ranks of a world that are placed on its host, passes their frames,
+//! tells what its host sees of them, and ends with its connection, and its ranks with it.
 //!
 //! | module | holds |
 //! |---|---|
@@ -11,7 +11,7 @@
 //! | `channel` | a connection that carries frames both ways and notices that the other end is gone |
 //! | `engine` | what starts agents |
 //! | `engine_command` | the engine's command, and its process |
-//! | `engine_slot` | the place that an engine gives an agent |
+//! | `node_assignment` | the number that an engine gives an agent, and so its node |
 //! | `nodes` | the run's end: waits for its nodes, and starts worlds on them |
 //! | `admission` | admits agents that prove that they belong to the run |
 //! | `roster` | which nodes have joined, and what an agent must know to join |
@@ -35,11 +35,11 @@ mod convert;
 mod credentials;
 mod engine;
 mod engine_command;
-mod engine_slot;
 mod facts;
 mod inspection;
 #[expect(clippy::module_inception, reason = "it holds one node")]
 mod node;
+mod node_assignment;
 mod nodes;
 mod nodes_settings;
 mod nodes_world;
@@ -55,10 +55,10 @@ pub use agent::{AgentError, AgentOptions, agent};
 pub use credentials::{CREDENTIALS, Credentials};
 pub use engine::Engine;
 pub use engine_command::{EngineCommand, command};
-pub use engine_slot::{EngineSlot, slot};
 pub(crate) use facts::interfaces;
 pub use inspection::{HostSeen, Inspection, PairSeen, Reach};
 pub use node::NodeHold;
+pub use node_assignment::{NodeAssignment, node_assignment};
 pub use nodes::Nodes;
 pub use nodes_settings::{ANYWHERE, NodesSettings};
 pub use nodes_world::NodesWorld;

@@ -61,7 +61,7 @@ impl Node {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Why it is lost; none while it is not.
+    /// Returns why it is lost; none while it is not.
     pub(super) fn lost(&self) -> Option<String> {
         self.state().lost.clone()
     }
@@ -113,7 +113,7 @@ impl Node {
         answer.await.map_err(lost)
     }
 
-    /// Expects what comes from the ranks of a world.
+    /// Passes what comes from the ranks of a world to this route from now on.
     ///
     /// # Errors
     /// Fails if the node is lost.
@@ -126,7 +126,7 @@ impl Node {
         Ok(())
     }
 
-    /// Marks it as lost: questions get no answer any more, and its worlds are notified.
+    /// Marks the node as lost: open questions fail, and its worlds are notified.
     pub(super) fn lose(&self, why: &str) {
         let (worlds, why) = {
             let mut state = self.state();
@@ -146,11 +146,11 @@ impl Node {
         self.over.send_replace(true);
     }
 
-    /// Takes a frame from the agent.
+    /// Handles a frame of the agent.
     ///
     /// # Errors
     /// Says what is wrong with a frame that no agent sends.
-    pub(super) fn take(&self, frame: Frame<FromNode>) -> Result<(), String> {
+    pub(super) fn handle_frame(&self, frame: Frame<FromNode>) -> Result<(), String> {
         let Frame { header, payload } = frame;
         let (world, event) = match header {
             FromNode::Beat => return Ok(()),
@@ -163,7 +163,7 @@ impl Node {
             | FromNode::Seen { ask, .. }
             | FromNode::Swept { ask, .. } => {
                 if let Some(answer) = self.state().asks.remove(&ask) {
-                    // What asked may be interrupted.
+                    // The future that asked may have been dropped.
                     let _ = answer.send(header);
                 }
                 return Ok(());
@@ -230,7 +230,7 @@ impl Node {
         if let Some(log) = log
             && let Ok(mut log) = OpenOptions::new().create(true).append(true).open(log)
         {
-            // A full disk is reported by what writes the results.
+            // Errors are ignored: a full disk is reported when the results are written.
             let _ = log.write_all(text);
         }
     }

@@ -1,4 +1,4 @@
-//! The place that an engine gave a node agent.
+//! Reads which node an engine assigned to a node agent.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,26 +7,26 @@ use super::engine::Engine;
 use crate::world::dialect::Dialect;
 use allranks_model::launcher::Launcher;
 
-/// The place that an engine gave an agent.
+/// The node that an engine assigned to an agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EngineSlot {
-    /// Number of the agent, from 0; one agent is on each node.
+pub struct NodeAssignment {
+    /// Number of the node, from 0. There is one agent on each.
     pub place: usize,
     /// Number of agents that the engine started.
     pub count: usize,
-    /// The variables that say so.
+    /// The variables from which place and count were read.
     pub from: [&'static str; 2],
 }
 
-impl fmt::Display for EngineSlot {
+impl fmt::Display for NodeAssignment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [place, count] = self.from;
         write!(f, "{place}={}, {count}={}", self.place, self.count)
     }
 }
 
-/// Returns the launcher whose dialect an engine speaks to an agent: an agent is started as one rank for each node. `None` if it has a
-/// dialect of its own.
+/// Returns the launcher whose dialect an engine speaks to an agent: an agent is started as one rank for each node. `None` if it
+/// has a dialect of its own.
 fn launcher(engine: Engine) -> Option<Launcher> {
     match engine {
         Engine::Slurm => Some(Launcher::Slurm),
@@ -36,50 +36,51 @@ fn launcher(engine: Engine) -> Option<Launcher> {
     }
 }
 
-/// The number of an agent and the number of agents under Kubernetes. A Job does not say how many Pods it has; the manifests of allranks do, in `ALLRANKS_NODES`.
+/// The number of an agent and the number of agents under Kubernetes. A Job does not say how many Pods it has; the manifests of
+/// allranks do, in `ALLRANKS_NODES`.
 const KUBERNETES: [[&str; 2]; 2] = [
     ["PET_NODE_RANK", "PET_NNODES"],
     ["JOB_COMPLETION_INDEX", "ALLRANKS_NODES"],
 ];
 
-/// Returns the place that the engine gave this process; none of one that people started.
+/// Returns the node that the engine assigned to this process; none if people started it.
 ///
 /// # Errors
 /// Says what the engine should have told and has not.
-pub fn slot(
+pub fn node_assignment(
     engine: Engine,
     environment: &BTreeMap<String, String>,
-) -> Result<Option<EngineSlot>, String> {
+) -> Result<Option<NodeAssignment>, String> {
     if engine == Engine::Attached {
         return Ok(None);
     }
     let number = |name: &str| environment.get(name)?.parse::<usize>().ok();
-    let (found, known): (Option<EngineSlot>, Vec<String>) = if let Some(launcher) = launcher(engine)
-    {
-        let dialects = Dialect::of(launcher).iter();
-        let found = dialects.clone().find_map(|dialect| {
-            let [place, count] = dialect.place(environment)?;
-            Some(EngineSlot {
-                place: place.1 as usize,
-                count: count.1 as usize,
-                from: [place.0, count.0],
-            })
-        });
-        let names = |one: &Dialect| format!("{} and {}", one.rank(), one.sizes().join(" or "));
-        (found, dialects.map(names).collect())
-    } else {
-        let found = KUBERNETES.into_iter().find_map(|from| {
-            Some(EngineSlot {
-                place: number(from[0])?,
-                count: number(from[1])?,
-                from,
-            })
-        });
-        (
-            found,
-            KUBERNETES.iter().map(|from| from.join(" and ")).collect(),
-        )
-    };
+    let (found, known): (Option<NodeAssignment>, Vec<String>) =
+        if let Some(launcher) = launcher(engine) {
+            let dialects = Dialect::of(launcher).iter();
+            let found = dialects.clone().find_map(|dialect| {
+                let [place, count] = dialect.place(environment)?;
+                Some(NodeAssignment {
+                    place: place.1 as usize,
+                    count: count.1 as usize,
+                    from: [place.0, count.0],
+                })
+            });
+            let names = |one: &Dialect| format!("{} and {}", one.rank(), one.sizes().join(" or "));
+            (found, dialects.map(names).collect())
+        } else {
+            let found = KUBERNETES.into_iter().find_map(|from| {
+                Some(NodeAssignment {
+                    place: number(from[0])?,
+                    count: number(from[1])?,
+                    from,
+                })
+            });
+            (
+                found,
+                KUBERNETES.iter().map(|from| from.join(" and ")).collect(),
+            )
+        };
     if found.is_some() {
         return Ok(found);
     }
@@ -90,8 +91,8 @@ pub fn slot(
     ))
 }
 
-/// Returns true if a variable is the engine's word to the agent, and would tell a rank of another world: some libraries take their
-/// rank and size from them.
+/// Returns true if a variable is the engine's word to the agent, and would tell a rank of another world: some libraries take
+/// their rank and size from them.
 pub(super) fn is_of_engine(name: &str) -> bool {
     let prefixes = [
         "OMPI_",
@@ -139,22 +140,22 @@ mod tests {
             ("OMPI_COMM_WORLD_SIZE", "2"),
         ]);
         // mpirun inside an allocation.
-        let found = slot(Engine::Mpi, &both).unwrap().unwrap();
+        let found = node_assignment(Engine::Mpi, &both).unwrap().unwrap();
         assert_eq!((found.place, found.count), (1, 2));
         assert_eq!(
             found.to_string(),
             "OMPI_COMM_WORLD_RANK=1, OMPI_COMM_WORLD_SIZE=2"
         );
-        let found = slot(Engine::Slurm, &both).unwrap().unwrap();
+        let found = node_assignment(Engine::Slurm, &both).unwrap().unwrap();
         assert_eq!((found.place, found.count), (0, 1));
-        assert_eq!(slot(Engine::Attached, &both), Ok(None));
+        assert_eq!(node_assignment(Engine::Attached, &both), Ok(None));
         // Plain prterun gives no size; SLURM_NODEID is no place.
-        let said = slot(Engine::Mpi, &all(&[("PMIX_RANK", "1")])).unwrap_err();
+        let said = node_assignment(Engine::Mpi, &all(&[("PMIX_RANK", "1")])).unwrap_err();
         assert!(
             said.contains("OMPI_COMM_WORLD_RANK and OMPI_COMM_WORLD_SIZE"),
             "{said}"
         );
-        assert!(slot(Engine::Slurm, &all(&[("SLURM_NODEID", "1")])).is_err());
+        assert!(node_assignment(Engine::Slurm, &all(&[("SLURM_NODEID", "1")])).is_err());
     }
 
     #[test]
@@ -162,8 +163,8 @@ mod tests {
         let found = |engine, pairs: &[(&str, &str)]| {
             let pairs = pairs.iter();
             let environment = pairs.map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-            let slot = slot(engine, &environment.collect()).ok()??;
-            Some((slot.place, slot.count))
+            let assignment = node_assignment(engine, &environment.collect()).ok()??;
+            Some((assignment.place, assignment.count))
         };
         let pod = [("JOB_COMPLETION_INDEX", "1"), ("ALLRANKS_NODES", "2")];
         assert_eq!(found(Engine::Kubernetes, &pod), Some((1, 2)));

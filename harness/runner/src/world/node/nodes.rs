@@ -21,7 +21,7 @@ use super::node::{Node, NodeHold, Route};
 use super::nodes_settings::NodesSettings;
 use super::nodes_world::NodesWorld;
 use super::rendezvous_host::RendezvousHost;
-use super::roster::{Roster, Slots};
+use super::roster::{NodeTable, Roster};
 use super::tls::Key;
 use crate::world::control_server::token;
 use crate::world::launcher::Held;
@@ -48,8 +48,8 @@ pub struct Nodes {
 }
 
 impl Nodes {
-    /// Listens for agents whose ranks run this driver, and writes the credentials. What is waited for, and which agent is refused, is
-    /// told as notices. Must be called inside a tokio runtime.
+    /// Listens for agents whose ranks run this driver, and writes the credentials. Notices say what the run waits for, and
+    /// which agents are refused. Must be called inside a tokio runtime.
     ///
     /// # Errors
     /// Fails if the address cannot be listened at, or the file cannot be written.
@@ -85,7 +85,7 @@ impl Nodes {
             },
             import_patience,
             notices,
-            slots: Mutex::new(Slots::of(settings.count)),
+            table: Mutex::new(NodeTable::of(settings.count)),
             changed: watch::Sender::new(()),
             settings,
         });
@@ -101,26 +101,27 @@ impl Nodes {
         })
     }
 
-    /// Waits until all nodes are there, and reach the first one. If that is not so in time, worlds cannot be started, and say why.
+    /// Waits until all nodes have joined and reach the first one. If they do not in time, no world can be started, and the
+    /// error of each says why.
     pub async fn gather(&self) {
         let roster = &self.roster;
         if let Some(fault) = self.assemble().await {
-            roster.slots().fault = Some(fault);
+            roster.table().fault = Some(fault);
             return;
         }
         let met = match self.nodes(roster.settings.count) {
             Ok(nodes) => RendezvousHost::find(&nodes).await,
             Err(fault) => Err(fault),
         };
-        let mut slots = roster.slots();
+        let mut table = roster.table();
         match met {
-            Ok(rendezvous) => slots.rendezvous = Some(rendezvous),
-            Err(fault) => slots.fault = Some(fault),
+            Ok(rendezvous) => table.rendezvous = Some(rendezvous),
+            Err(fault) => table.fault = Some(fault),
         }
     }
 
-    /// Starts the engine, or says how agents are started, and waits until all nodes are there. Returns why they are not; none if
-    /// they are.
+    /// Starts the engine, or tells people how to start the agents, and waits until all nodes have joined. Returns why some have
+    /// not; none if all have.
     pub(super) async fn assemble(&self) -> Option<String> {
         let roster = &self.roster;
         let count = roster.settings.count;
@@ -150,10 +151,10 @@ impl Nodes {
         fault
     }
 
-    /// Returns the nodes that are there, in the order of their places.
+    /// Returns the nodes that have joined, in the order of their numbers.
     pub(super) fn present(&self) -> Vec<Arc<Node>> {
         self.roster
-            .slots()
+            .table()
             .nodes
             .iter()
             .flatten()
@@ -161,7 +162,7 @@ impl Nodes {
             .collect()
     }
 
-    /// Waits until all nodes are there. Returns why they are not; none if they are. `engine` gives how the engine ended.
+    /// Waits until all nodes have joined. Returns why some have not; none if all have. `engine` returns how the engine ended.
     async fn arrivals(&self, engine: impl Future<Output = String>) -> Option<String> {
         let roster = &self.roster;
         let count = roster.settings.count;
@@ -181,13 +182,13 @@ impl Nodes {
     /// Returns the first `count` nodes.
     ///
     /// # Errors
-    /// Says which is not there, or not any more.
+    /// Names a node that has not joined, or is lost.
     fn nodes(&self, count: usize) -> Result<Vec<Arc<Node>>, String> {
-        let slots = self.roster.slots();
-        if let Some(fault) = &slots.fault {
+        let table = self.roster.table();
+        if let Some(fault) = &table.fault {
             return Err(fault.clone());
         }
-        let present = slots.nodes.iter().take(count).enumerate();
+        let present = table.nodes.iter().take(count).enumerate();
         let nodes = present.map(|(place, node)| {
             let node = node.as_ref();
             let node = node.ok_or_else(|| format!("node {} has not come", place + 1))?;
@@ -209,13 +210,13 @@ impl Nodes {
         let first = first.ok_or_else(|| LaunchError::NoNode("there are no nodes".to_owned()))?;
         let host = match placement.nodes() {
             1 => LOOPBACK.to_owned(),
-            _ => match &self.roster.slots().rendezvous {
+            _ => match &self.roster.table().rendezvous {
                 Some(rendezvous) => rendezvous.address.clone(),
                 None => return Err(LaunchError::NoNode("the nodes have not met".to_owned())),
             },
         };
         let world = self.next_world.fetch_add(1, Ordering::Relaxed);
-        // Before the answer: if nothing waits for it any more, what is leased is given back.
+        // Made before the answer comes, so that the lease is released if this future is dropped.
         let hold = NodeHold {
             node: Arc::clone(&first),
             world,
@@ -263,7 +264,7 @@ impl Nodes {
             });
         }
         let (events, receiver) = mpsc::unbounded_channel();
-        // From here on, dropping it closes the world on every node.
+        // From here on, dropping the world closes it on every node.
         let made = NodesWorld::new(world, places, nodes.clone(), receiver);
         let mut starting = JoinSet::new();
         for (place, (node, (ranks, logs))) in nodes.into_iter().zip(parts).enumerate() {
@@ -295,8 +296,8 @@ impl Nodes {
         if placement.nodes() == 1 {
             return BTreeMap::new();
         }
-        let slots = self.roster.slots();
-        let rendezvous = slots.rendezvous.as_ref();
+        let table = self.roster.table();
+        let rendezvous = table.rendezvous.as_ref();
         let name =
             rendezvous.and_then(|rendezvous| rendezvous.interfaces.get(place).cloned().flatten());
         let variables = ["GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"];
@@ -305,11 +306,11 @@ impl Nodes {
             .collect()
     }
 
-    /// Tells all agents that the run has ended, and waits until they have, for some seconds at most.
+    /// Tells all agents that the run has ended, and waits until they have ended, for some seconds at most.
     pub async fn finish(&self) {
         let nodes: Vec<_> = self
             .roster
-            .slots()
+            .table()
             .nodes
             .iter()
             .flatten()

@@ -1,4 +1,4 @@
-//! Finds an address at which one node is reached from another: the one listens and sends a word back, the other tries addresses.
+//! Finds an address at which one node reaches another: the other listens and sends a word back, the first tries addresses.
 
 use std::io;
 use std::net::{IpAddr, Ipv6Addr};
@@ -13,7 +13,7 @@ use super::facts::interface_of;
 use crate::world::lease_port;
 
 /// How long one address may take. A packet that is dropped on the way is sent again after 1 and 3 seconds.
-const PATIENCE: Duration = Duration::from_secs(5);
+const ADDRESS_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Where another node was reached.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -28,8 +28,8 @@ pub(super) struct Reached {
     pub(super) took: Duration,
 }
 
-/// Listens at a port of the system's choice at all addresses, and sends to each peer that sends `word` the word back, as long as the
-/// runtime lives. Returns the port.
+/// Listens at a port of the system's choice at all addresses, and sends to each peer that sends `word` the word back, as long
+/// as the runtime lives. Returns the port.
 ///
 /// # Errors
 /// Fails if no port is free.
@@ -65,7 +65,7 @@ async fn bind(port: u16) -> io::Result<(TcpListener, u16)> {
 async fn answer(listener: TcpListener, word: String) {
     while let Ok((mut peer, _)) = listener.accept().await {
         let word = word.clone();
-        tokio::spawn(timeout(PATIENCE, async move {
+        tokio::spawn(timeout(ADDRESS_TIMEOUT, async move {
             let mut said = vec![0; word.len()];
             if peer.read_exact(&mut said).await.is_ok() && said == word.as_bytes() {
                 let _ = peer.write_all(&said).await;
@@ -105,9 +105,9 @@ async fn at_all(address: IpAddr, ports: &[u16], word: &str) -> Result<(IpAddr, D
         let word = word.to_owned();
         trying.spawn(async move {
             let began = Instant::now();
-            let own = match timeout(PATIENCE, exchange(address, port, &word)).await {
+            let own = match timeout(ADDRESS_TIMEOUT, exchange(address, port, &word)).await {
                 Ok(own) => own.map_err(|error| error.to_string()),
-                Err(_) => Err(format!("no answer for {} s", PATIENCE.as_secs())),
+                Err(_) => Err(format!("no answer for {} s", ADDRESS_TIMEOUT.as_secs())),
             };
             own.map(|own| (own, began.elapsed()))
                 .map_err(|failure| (port, failure))

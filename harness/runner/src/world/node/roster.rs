@@ -28,8 +28,8 @@ pub struct Roster {
     pub import_patience: Duration,
     /// Receives messages for people about the nodes; `None` if nobody reads them.
     pub notices: Option<mpsc::UnboundedSender<String>>,
-    pub slots: Mutex<Slots>,
-    /// Tells of each node that comes or is lost.
+    pub table: Mutex<NodeTable>,
+    /// Changes whenever a node joins or is lost.
     pub changed: watch::Sender<()>,
 }
 
@@ -41,21 +41,22 @@ impl std::fmt::Debug for Roster {
     }
 }
 
-/// The places of a run's nodes.
+/// The nodes of a run, by their numbers.
 #[derive(Debug)]
-pub struct Slots {
+pub struct NodeTable {
     /// One for each node; none until its agent is admitted.
     pub nodes: Vec<Option<Arc<Node>>>,
-    /// The names of nodes by their places, from when an agent is admitted: it may not have been told yet.
+    /// The names of nodes by their numbers, from when an agent is admitted, which may be before it is told so.
     taken: BTreeMap<usize, String>,
     /// Where ranks meet that are on several nodes; none until all nodes are there.
     pub rendezvous: Option<RendezvousHost>,
-    /// Why worlds cannot be started although all nodes are there, or why not all are; none if they can be, or nothing is known yet.
+    /// Why worlds cannot be started although all nodes are there, or why not all are; none if they can be, or nothing is known
+    /// yet.
     pub fault: Option<String>,
 }
 
-impl Slots {
-    /// Makes the places of this many nodes, none of which has joined.
+impl NodeTable {
+    /// Makes a table for this many nodes, none of which has joined.
     pub fn of(count: usize) -> Self {
         Self {
             nodes: vec![None; count],
@@ -67,12 +68,12 @@ impl Slots {
 }
 
 impl Roster {
-    /// Locks the places of the nodes.
-    pub fn slots(&self) -> MutexGuard<'_, Slots> {
-        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Locks the table of the nodes.
+    pub fn table(&self) -> MutexGuard<'_, NodeTable> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells people something.
+    /// Sends people a notice about the nodes.
     pub fn notify(&self, notice: String) {
         if let Some(notices) = &self.notices {
             // What reads them may be gone; the run goes on.
@@ -80,10 +81,10 @@ impl Roster {
         }
     }
 
-    /// Number of nodes that have not come.
+    /// Returns the number of nodes that have not joined.
     pub fn missing(&self) -> usize {
-        let slots = self.slots();
-        slots.nodes.iter().filter(|node| node.is_none()).count()
+        let table = self.table();
+        table.nodes.iter().filter(|node| node.is_none()).count()
     }
 
     /// Returns when all nodes have joined.
@@ -96,10 +97,10 @@ impl Roster {
         }
     }
 
-    /// Checks what an agent says, and returns the place and the name of its node.
+    /// Checks the frame `join` of an agent, and returns the number and the name of its node.
     ///
     /// # Errors
-    /// Says why it is refused.
+    /// The reason why the agent is refused.
     pub fn enter(&self, join: &Join, nonce: &str) -> Result<(usize, String), String> {
         if join.version != NODE_VERSION || join.facts.allranks != env!("CARGO_PKG_VERSION") {
             return Err(format!(
@@ -117,15 +118,15 @@ impl Roster {
                     .to_owned(),
             );
         }
-        let mut slots = self.slots();
-        let count = slots.nodes.len();
+        let mut table = self.table();
+        let count = table.nodes.len();
         // What engines get wrong most: as many worlds as agents, or one agent for each rank.
         if let Some(started) = join.facts.count.filter(|started| *started != count) {
             return Err(format!(
                 "the engine started {started} agent(s), and the run has {count} node(s)"
             ));
         }
-        let free = |place: &usize| *place < count && !slots.taken.contains_key(place);
+        let free = |place: &usize| *place < count && !table.taken.contains_key(place);
         let place = match join.facts.place {
             Some(place) => Some(place).filter(free),
             None => (0..count).find(free),
@@ -137,27 +138,27 @@ impl Roster {
             });
         };
         let host = printable(&join.facts.host);
-        let same = |name: &String| slots.taken.values().any(|one| one == name);
+        let same = |name: &String| table.taken.values().any(|one| one == name);
         let others = (2..).map(|number| format!("{host}#{number}"));
         let mut names = std::iter::once(host.clone()).chain(others);
         let name = names.find(|name| !same(name)).unwrap_or(host);
-        slots.taken.insert(place, name.clone());
+        table.taken.insert(place, name.clone());
         Ok((place, name))
     }
 
-    /// Gives the place back that [`Self::enter`] returned.
+    /// Frees the number that [`Self::enter`] returned.
     pub fn leave(&self, place: usize) {
-        self.slots().taken.remove(&place);
+        self.table().taken.remove(&place);
     }
 
-    /// Puts a node in its place, and says so.
+    /// Enters a node in the table, and notifies people of it.
     pub fn fill(&self, place: usize, node: &Arc<Node>, peer: SocketAddr) {
         let (present, count, differences) = {
-            let mut slots = self.slots();
-            let differences = differences(&slots.nodes, node);
-            slots.nodes[place] = Some(Arc::clone(node));
-            let present = slots.nodes.iter().flatten().count();
-            (present, slots.nodes.len(), differences)
+            let mut table = self.table();
+            let differences = differences(&table.nodes, node);
+            table.nodes[place] = Some(Arc::clone(node));
+            let present = table.nodes.iter().flatten().count();
+            (present, table.nodes.len(), differences)
         };
         let facts = &node.facts;
         let torch = facts.torch.as_ref();
