@@ -5,17 +5,18 @@ use allranks_report::Results;
 use allranks_report::check_set::CheckSet;
 use sha2::{Digest, Sha256};
 
-/// Returns the SHA-256 over the lines of a run's records in their alphabetical order, whatever the order in which they were written.
+/// Returns the SHA-256 over the lines of a run's records in their alphabetical order, whatever the order in which they were
+/// written.
 pub(crate) fn digest<C: CheckSet>(results: &Results<C>) -> String {
     let checks = &results.checks;
-    let line = |place: usize| {
-        let check = checks.record(place).into_owned();
+    let line = |index: usize| {
+        let check = checks.record(index).into_owned();
         json(&Record::Check(Box::new(check)))
     };
     // Of each line only what differs first is held: all of them take half a kilobyte a check.
     let begins = checks.records().enumerate();
     let begins =
-        begins.map(|(place, check)| (format!("{},{}", check.format, json(&check.id)), place));
+        begins.map(|(index, check)| (format!("{},{}", check.format, json(&check.id)), index));
     let mut begins: Vec<(String, usize)> = begins.collect();
     begins.sort_unstable_by(|(one, at), (other, then)| {
         let in_full = || line(*at).cmp(&line(*then));
@@ -28,7 +29,7 @@ pub(crate) fn digest<C: CheckSet>(results: &Results<C>) -> String {
     let others = scenarios.chain([Record::Run(results.run.clone())]);
     let mut others: Vec<String> = others.chain(end).map(|record| json(&record)).collect();
     others.sort_unstable();
-    let lines = begins.into_iter().map(|(_, place)| line(place));
+    let lines = begins.into_iter().map(|(_, index)| line(index));
     let mut hash = Sha256::new();
     for line in lines.chain(others) {
         hash.update(line);

@@ -1,6 +1,6 @@
 //! Stored runs: the verdicts of many nights in one SQLite file, for `allranks history` and `allranks report --history`.
 //!
-//! A [`Store`] takes the results of runs and gives [`Nights`](allranks_report::nights::Nights) back. What
+//! A [`Store`] takes the results of runs and gives [`PastRuns`](allranks_report::past_runs::PastRuns) back. What
 //! they mean, such as broken or flaky, is decided by [`trend`](allranks_report::trend).
 
 mod digest;

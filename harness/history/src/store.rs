@@ -10,7 +10,7 @@ use allranks_model::record::{Column, Record};
 use allranks_model::status::Status;
 use allranks_report::Results;
 use allranks_report::check_set::CheckSet;
-use allranks_report::nights::{Facts, Night, Nights, kind_of, series_of};
+use allranks_report::past_runs::{Facts, PastRun, PastRuns, kind_of, series_of};
 use rusqlite::{
     Connection, OpenFlags, OptionalExtension, Transaction, TransactionBehavior, params,
 };
@@ -200,7 +200,7 @@ impl Store {
         };
         let identity = Identity::of(results, facts);
         let digest = digest(results);
-        let night = Night::of(results, facts.clone());
+        let past_run = PastRun::of(results, facts.clone());
         let transaction = self
             .connection
             .transaction_with_behavior(TransactionBehavior::Immediate)
@@ -223,7 +223,7 @@ impl Store {
         let added = match there {
             None => Added::New,
             Some((_, stored, ..)) if stored == digest => return Ok(Added::Already),
-            Some((id, _, false, missing)) if night.missing <= unsigned(missing) => {
+            Some((id, _, false, missing)) if past_run.missing <= unsigned(missing) => {
                 transaction
                     .execute("delete from run where id = ?", [id])
                     .map_err(failed)?;
@@ -231,9 +231,21 @@ impl Store {
             }
             // An older copy of what is stored.
             Some((_, _, false, _)) => return Ok(Added::Already),
-            Some(_) => return Err(StoreError::Edited { name: night.name }),
+            Some(_) => {
+                return Err(StoreError::Edited {
+                    name: past_run.name,
+                });
+            }
         };
-        insert(&transaction, results, &night, &identity, &digest, pipeline).map_err(failed)?;
+        insert(
+            &transaction,
+            results,
+            &past_run,
+            &identity,
+            &digest,
+            pipeline,
+        )
+        .map_err(failed)?;
         transaction.commit().map_err(failed)?;
         Ok(added)
     }
@@ -252,8 +264,8 @@ impl Store {
         read().map_err(|source| self.failed(source))
     }
 
-    /// Returns what is stored of a run with these results; `None` if it is not stored. It is found by its results, so also where its
-    /// environment lies elsewhere, as that of a merged run does.
+    /// Returns what is stored of a run with these results; `None` if it is not stored. It is found by its results, so also where
+    /// its environment lies elsewhere, as that of a merged run does.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -274,16 +286,16 @@ impl Store {
     ///
     /// # Errors
     /// The file cannot be read.
-    pub fn nights(
+    pub fn past_runs(
         &self,
         pipeline: &str,
         last: u32,
         before: Option<(&Identity, u64)>,
-    ) -> Result<Nights, StoreError> {
+    ) -> Result<PastRuns, StoreError> {
         let runs = self
             .runs(pipeline, last, before)
             .map_err(|source| self.failed(source))?;
-        let mut nights = Nights::new(pipeline);
+        let mut past_runs = PastRuns::new(pipeline);
         let read = || -> rusqlite::Result<_> {
             let mut texts = HashMap::new();
             let mut statement = self.connection.prepare("select id, text from text")?;
@@ -295,11 +307,11 @@ impl Store {
         };
         let texts = read().map_err(|source| self.failed(source))?;
         let series = self.series()?;
-        for (id, night) in runs {
-            nights.begin(night);
-            self.put_results(id, &series, &texts, &mut nights)?;
+        for (id, past_run) in runs {
+            past_runs.begin(past_run);
+            self.put_results(id, &series, &texts, &mut past_runs)?;
         }
-        Ok(nights)
+        Ok(past_runs)
     }
 
     fn runs(
@@ -307,7 +319,7 @@ impl Store {
         pipeline: &str,
         last: u32,
         before: Option<(&Identity, u64)>,
-    ) -> rusqlite::Result<Vec<(i64, Night)>> {
+    ) -> rusqlite::Result<Vec<(i64, PastRun)>> {
         let (identity, until) = match before {
             None => (String::new(), i64::MAX),
             Some((identity, started)) => (identity.0.clone(), signed(started)),
@@ -318,7 +330,7 @@ impl Store {
         )?;
         let rows = statement.query_map(params![pipeline, until, identity, last], |row| {
             let facts: String = row.get(5)?;
-            let night = Night {
+            let past_run = PastRun {
                 name: row.get(1)?,
                 started: unsigned(row.get(2)?),
                 is_whole: row.get(3)?,
@@ -326,7 +338,7 @@ impl Store {
                 // What this program wrote; another text is no fact.
                 facts: serde_json::from_str(&facts).unwrap_or_default(),
             };
-            Ok((row.get(0)?, night))
+            Ok((row.get(0)?, past_run))
         })?;
         let mut runs: Vec<_> = rows.collect::<rusqlite::Result<_>>()?;
         runs.reverse();
@@ -340,7 +352,7 @@ impl Store {
                 "select id, check_id, case_id, platform, backend, world_size, driver, launcher, torch, covers, evidence, nodes from series",
             )?;
             let rows = statement.query_map([], |row| {
-                let text = |place: usize| row.get::<_, String>(place);
+                let text = |index: usize| row.get::<_, String>(index);
                 let stored = StoredSeries {
                     check: text(1)?,
                     case: text(2)?,
@@ -380,22 +392,22 @@ impl Store {
         run: i64,
         series: &HashMap<i64, StoredSeries>,
         texts: &HashMap<i64, String>,
-        nights: &mut Nights,
+        past_runs: &mut PastRuns,
     ) -> Result<(), StoreError> {
         let failed = |source| self.failed(source);
         let sql = "select series, status, torch, kind from result where run = ?";
         let mut statement = self.connection.prepare_cached(sql).map_err(failed)?;
         let mut rows = statement.query([run]).map_err(failed)?;
         while let Some(row) = rows.next().map_err(failed)? {
-            let number = |place: usize| row.get::<_, i64>(place).map_err(failed);
+            let number = |index: usize| row.get::<_, i64>(index).map_err(failed);
             let text = |id: i64| texts.get(&id).map_or("", String::as_str);
             let status = status::of(number(1)?);
             let status = status.ok_or_else(|| self.broken("a status has no such number".into()))?;
             let one = series.get(&number(0)?);
             let one = one.ok_or_else(|| self.broken("a result belongs to no series".into()))?;
-            let mark = nights.mark(status, text(number(2)?), text(number(3)?));
+            let mark = past_runs.mark(status, text(number(2)?), text(number(3)?));
             let (check, case) = (one.check.as_str().into(), one.case.as_str().into());
-            nights.put(&check, &case, one.column.clone(), &one.covers, mark);
+            past_runs.put(&check, &case, one.column.clone(), &one.covers, mark);
         }
         Ok(())
     }
@@ -443,7 +455,7 @@ fn make_tables(connection: &Connection) -> rusqlite::Result<()> {
 fn insert<C: CheckSet>(
     transaction: &Transaction<'_>,
     results: &Results<C>,
-    night: &Night,
+    past_run: &PastRun,
     identity: &Identity,
     digest: &str,
     pipeline: &str,
@@ -454,11 +466,11 @@ fn insert<C: CheckSet>(
             identity.0,
             digest,
             pipeline,
-            night.name,
-            signed(night.started),
-            night.is_whole,
-            signed(night.missing),
-            json(&night.facts),
+            past_run.name,
+            signed(past_run.started),
+            past_run.is_whole,
+            signed(past_run.missing),
+            json(&past_run.facts),
         ],
     )?;
     let run = transaction.last_insert_rowid();

@@ -10,7 +10,7 @@ use allranks_model::outcome::{Outcome, Verdict};
 use allranks_model::record::{CheckRecord, Column, Counts, EndRecord, FORMAT, RunRecord};
 use allranks_model::status::Status;
 use allranks_report::Results;
-use allranks_report::nights::Facts;
+use allranks_report::past_runs::Facts;
 
 fn check(name: &str, torch: &str, outcome: Outcome) -> CheckRecord {
     CheckRecord {
@@ -90,14 +90,14 @@ fn store() -> (tempfile::TempDir, Store) {
 }
 
 fn statuses(store: &Store, pipeline: &str) -> Vec<(String, Vec<Option<Status>>)> {
-    let nights = store.nights(pipeline, 30, None).unwrap();
-    let of = |marks: &[Option<allranks_report::nights::Mark>]| {
+    let past_runs = store.past_runs(pipeline, 30, None).unwrap();
+    let of = |marks: &[Option<allranks_report::past_runs::Mark>]| {
         marks
             .iter()
             .map(|mark| mark.map(|mark| mark.status))
             .collect()
     };
-    let mut told: Vec<_> = nights
+    let mut told: Vec<_> = past_runs
         .series
         .iter()
         .map(|one| (format!("{} {}", one.id, one.column.torch), of(&one.marks)))
@@ -135,11 +135,11 @@ fn a_run_that_was_cut_off_passes_nothing_and_is_replaced_when_there_is_more_of_i
             ("case@cpu.gloo.ws2#b ".to_owned(), vec![passed, None]),
         ]
     );
-    let nights = store.nights("nightly", 30, None).unwrap().nights;
+    let past_runs = store.past_runs("nightly", 30, None).unwrap().runs;
     assert_eq!(
-        nights
+        past_runs
             .iter()
-            .map(|night| (night.is_whole, night.missing))
+            .map(|past_run| (past_run.is_whole, past_run.missing))
             .collect::<Vec<_>>(),
         [(true, 0), (false, 1)]
     );
@@ -159,9 +159,9 @@ fn a_run_that_was_cut_off_passes_nothing_and_is_replaced_when_there_is_more_of_i
     );
     // An older copy takes nothing back, and what is whole does not change.
     assert!(store.add(&part, &facts, "nightly").is_err());
-    let nights = store.nights("nightly", 30, None).unwrap().nights;
-    assert_eq!(nights.len(), 2);
-    assert!(nights[1].is_whole);
+    let past_runs = store.past_runs("nightly", 30, None).unwrap().runs;
+    assert_eq!(past_runs.len(), 2);
+    assert!(past_runs[1].is_whole);
 }
 
 #[test]
@@ -203,19 +203,19 @@ fn the_store_gives_back_what_the_results_say() {
     store.add(&results, &facts, "nightly").unwrap();
     drop(store);
     let store = Store::open(&folder.path().join("history.sqlite")).unwrap();
-    let stored = store.nights("nightly", 30, None).unwrap();
-    let mut wanted = allranks_report::nights::Nights::new("nightly");
+    let stored = store.past_runs("nightly", 30, None).unwrap();
+    let mut wanted = allranks_report::past_runs::PastRuns::new("nightly");
     wanted.push(&results, facts.clone());
-    assert_eq!(stored.nights, wanted.nights);
-    let told = |nights: &allranks_report::nights::Nights| {
-        let mut told: Vec<_> = nights
+    assert_eq!(stored.runs, wanted.runs);
+    let told = |past_runs: &allranks_report::past_runs::PastRuns| {
+        let mut told: Vec<_> = past_runs
             .series
             .iter()
             .map(|one| {
                 let mark = one.marks[0].unwrap();
                 let texts = (
-                    nights.texts[mark.torch].clone(),
-                    nights.texts[mark.kind].clone(),
+                    past_runs.texts[mark.torch].clone(),
+                    past_runs.texts[mark.kind].clone(),
                 );
                 (
                     one.id.clone(),
@@ -240,9 +240,9 @@ fn the_store_gives_back_what_the_results_say() {
     assert_eq!(store.find(&other).unwrap(), None);
     assert!(
         store
-            .nights("nightly", 30, Some((&identity, 1)))
+            .past_runs("nightly", 30, Some((&identity, 1)))
             .unwrap()
-            .nights
+            .runs
             .is_empty()
     );
 }

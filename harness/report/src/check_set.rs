@@ -1,5 +1,5 @@
-//! The checks of a run, however they are stored: as they are ([`Vec`]), or packed ([`PackedChecks`](crate::PackedChecks)), which
-//! takes a fraction of the memory. Every report is written from either, with the same bytes.
+//! The checks of a run, stored as records ([`Vec`]) or packed ([`PackedChecks`](crate::PackedChecks)), which takes a fraction of
+//! the memory. Every report can be written from either, with the same bytes.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,7 +9,7 @@ use allranks_model::outcome::{Outcome, Verdict};
 use allranks_model::record::{CheckRecord, Column};
 use allranks_model::status::Status;
 
-/// What is known of a check without unpacking its record.
+/// The fields of a check that can be read without unpacking its record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Brief<'a> {
     /// Id of the check's scenario.
@@ -37,46 +37,46 @@ pub trait CheckSet: Clone + Default + fmt::Debug + PartialEq {
     /// Returns the number of checks.
     fn count(&self) -> usize;
 
-    /// Returns what is known of the check at a place without its record.
+    /// Returns the brief of the check with this index.
     ///
     /// # Panics
-    /// There is no such place.
-    fn brief(&self, place: usize) -> Brief<'_>;
+    /// The index is not below [`count`](Self::count).
+    fn brief(&self, index: usize) -> Brief<'_>;
 
-    /// Returns the record of the check at a place.
+    /// Returns the record of the check with this index.
     ///
     /// # Panics
-    /// There is no such place.
-    fn record(&self, place: usize) -> Cow<'_, CheckRecord>;
+    /// The index is not below [`count`](Self::count).
+    fn record(&self, index: usize) -> Cow<'_, CheckRecord>;
 
-    /// Adds a check behind the others.
+    /// Adds a check at the end.
     fn add(&mut self, check: CheckRecord);
 
-    /// Puts the checks into another order: the places where they are now, each once.
+    /// Puts the checks into another order. `order` has the present index of each check once.
     fn reorder(&mut self, order: &[usize]);
 
-    /// Iterates over what is known without the records.
+    /// Iterates over the briefs of all checks.
     fn briefs(&self) -> impl Iterator<Item = Brief<'_>> {
-        (0..self.count()).map(|place| self.brief(place))
+        (0..self.count()).map(|index| self.brief(index))
     }
 
-    /// Iterates over the records.
+    /// Iterates over the records of all checks.
     fn records(&self) -> impl Iterator<Item = Cow<'_, CheckRecord>> {
-        (0..self.count()).map(|place| self.record(place))
+        (0..self.count()).map(|index| self.record(index))
     }
 
-    /// Iterates over the records of the checks that pass a test.
+    /// Iterates over the records of the checks whose brief passes a test.
     fn records_where(
         &self,
         test: impl Fn(&Brief<'_>) -> bool,
     ) -> impl Iterator<Item = Cow<'_, CheckRecord>> {
-        let places = self.places_where(test);
-        places.map(|place| self.record(place))
+        let indices = self.indices_where(test);
+        indices.map(|index| self.record(index))
     }
 
-    /// Iterates over the places of the checks that pass a test.
-    fn places_where(&self, test: impl Fn(&Brief<'_>) -> bool) -> impl Iterator<Item = usize> {
-        (0..self.count()).filter(move |place| test(&self.brief(*place)))
+    /// Iterates over the indices of the checks whose brief passes a test.
+    fn indices_where(&self, test: impl Fn(&Brief<'_>) -> bool) -> impl Iterator<Item = usize> {
+        (0..self.count()).filter(move |index| test(&self.brief(*index)))
     }
 }
 
@@ -85,8 +85,8 @@ impl CheckSet for Vec<CheckRecord> {
         self.len()
     }
 
-    fn brief(&self, place: usize) -> Brief<'_> {
-        let check = &self[place];
+    fn brief(&self, index: usize) -> Brief<'_> {
+        let check = &self[index];
         Brief {
             scenario: &check.scenario,
             column: &check.column,
@@ -96,8 +96,8 @@ impl CheckSet for Vec<CheckRecord> {
         }
     }
 
-    fn record(&self, place: usize) -> Cow<'_, CheckRecord> {
-        Cow::Borrowed(&self[place])
+    fn record(&self, index: usize) -> Cow<'_, CheckRecord> {
+        Cow::Borrowed(&self[index])
     }
 
     fn add(&mut self, check: CheckRecord) {
@@ -107,7 +107,7 @@ impl CheckSet for Vec<CheckRecord> {
     fn reorder(&mut self, order: &[usize]) {
         let mut checks: Vec<Option<CheckRecord>> =
             std::mem::take(self).into_iter().map(Some).collect();
-        let take = |place: &usize| checks[*place].take();
+        let take = |index: &usize| checks[*index].take();
         self.extend(order.iter().filter_map(take));
     }
 }

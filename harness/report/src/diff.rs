@@ -1,7 +1,7 @@
 //! Compares two runs: checks with another outcome or verdict, new ones, and ones that are gone.
 //!
-//! Only what ran and is as it must be is an improvement. A failure that was not run the next time, is refused as
-//! declared, known or waived stands in a list of its own, and a run that is not whole never compares well.
+//! Only a check that ran and passed counts as an improvement. A failure that the new run did not run, refused as
+//! declared, or excused is in a list of its own, and a run that is not whole never compares well.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
@@ -15,9 +15,9 @@ use allranks_model::outcome::{Outcome, Verdict};
 use allranks_model::record::CheckRecord;
 use allranks_model::status::Status;
 
-/// One check as a run left it.
+/// The result of one check in one run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Side {
+pub struct CheckState {
     /// The outcome of the check.
     pub outcome: Outcome,
     /// The verdict on the outcome.
@@ -26,7 +26,7 @@ pub struct Side {
     pub sentence: String,
 }
 
-impl Side {
+impl CheckState {
     fn of(check: &CheckRecord) -> Self {
         let sentence = match check.status() {
             Status::Passed => String::new(),
@@ -52,9 +52,9 @@ pub struct Change {
     /// The id of the check.
     pub id: CheckId,
     /// The check in the old run.
-    pub old: Side,
+    pub old: CheckState,
     /// The check in the new run.
-    pub new: Side,
+    pub new: CheckState,
 }
 
 /// The differences between two runs; each list is in the order of ids.
@@ -62,27 +62,27 @@ pub struct Change {
 pub struct Diff {
     /// Checks that fail now, and did not before.
     pub broken: Vec<Change>,
-    /// Checks that were not run now, whatever they were before: neither better nor known to be worse.
+    /// Checks that were run before and not now.
     pub not_run: Vec<Change>,
-    /// Checks that are refused as declared now, and were not before: a skip is no pass.
+    /// Checks that are refused as declared now, and were not before.
     pub skipped: Vec<Change>,
-    /// Checks that fail now as an expectation or a waiver says, and were not known to before.
+    /// Checks whose failure an expectation or a waiver excuses now, and did not before.
     pub excused: Vec<Change>,
     /// Checks that fail now, and failed in another way before.
     pub changed: Vec<Change>,
-    /// Checks that are right now, and failed, were known to fail or were waived before.
+    /// Checks that pass now, and failed, were known to fail or were waived before.
     pub fixed: Vec<Change>,
-    /// Checks that are right now, and were not run or were refused before.
+    /// Checks that pass now, and were not run or were refused before.
     pub ran: Vec<Change>,
     /// Checks that only the new run has.
-    pub added: Vec<(CheckId, Side)>,
+    pub added: Vec<(CheckId, CheckState)>,
     /// Checks that only the old run has.
-    pub gone: Vec<(CheckId, Side)>,
+    pub gone: Vec<(CheckId, CheckState)>,
     /// The number of checks that were run and have the same outcome and verdict in both.
     pub same: u64,
     /// The number of checks that were run in neither.
     pub never_run: u64,
-    /// Why a run is not whole, one line each, which begins with the run: `new run: ...`.
+    /// The reasons why a run is not whole, one line each: `new run: it was cut off`.
     pub incomplete: Vec<String>,
 }
 
@@ -90,15 +90,15 @@ impl Diff {
     /// Returns true if something got worse: a check broke or is gone, or a failing one was added.
     #[must_use]
     pub fn is_worse(&self) -> bool {
-        let fails = |(_, side): &(CheckId, Side)| side.status().is_failing();
+        let fails = |(_, state): &(CheckId, CheckState)| state.status().is_failing();
         !self.broken.is_empty() || !self.gone.is_empty() || self.added.iter().any(fails)
     }
 
     /// Returns true if both runs are whole and every check of the new one was run. Otherwise something may have got
-    /// worse unseen.
+    /// worse without being noticed.
     #[must_use]
     pub fn is_complete(&self) -> bool {
-        let not_run = |(_, side): &(CheckId, Side)| side.status() == Status::NotRun;
+        let not_run = |(_, state): &(CheckId, CheckState)| state.status() == Status::NotRun;
         self.incomplete.is_empty()
             && self.not_run.is_empty()
             && self.never_run == 0
@@ -135,21 +135,21 @@ impl Diff {
                     out,
                     "{word:>10}  {}  {} → {}",
                     one_line(change.id.as_str()),
-                    phrase(old),
-                    phrase(new)
+                    outcome_and_verdict(old),
+                    outcome_and_verdict(new)
                 )?;
                 write_sentence(out, new)?;
             }
         }
         for (word, checks) in [("gone", &self.gone), ("added", &self.added)] {
-            for (id, side) in checks {
+            for (id, state) in checks {
                 write!(
                     out,
                     "{word:>10}  {}  {}",
                     one_line(id.as_str()),
-                    phrase(side)
+                    outcome_and_verdict(state)
                 )?;
-                write_sentence(out, side)?;
+                write_sentence(out, state)?;
             }
         }
         let counts = [
@@ -174,12 +174,12 @@ impl Diff {
     }
 }
 
-/// Compares two runs check by check. Where a run holds several results of one check (it was merged of versions of
-/// torch, drivers or launchers), each is compared with that of the same.
+/// Compares two runs check by check. Where a run holds several results of one check (it was merged from runs with several
+/// versions of torch, drivers or launchers), results with the same torch, driver and launcher are compared.
 #[must_use]
 pub fn diff<C: CheckSet>(old: &Results<C>, new: &Results<C>) -> Diff {
     let ambiguous: BTreeSet<CheckId> = repeated(old).into_iter().chain(repeated(new)).collect();
-    let keyed = |results: &Results<C>| -> BTreeMap<(CheckId, String), Side> {
+    let keyed = |results: &Results<C>| -> BTreeMap<(CheckId, String), CheckState> {
         let checks = results.checks.records();
         checks
             .map(|check| {
@@ -188,15 +188,15 @@ pub fn diff<C: CheckSet>(old: &Results<C>, new: &Results<C>) -> Diff {
                     true => format!("{} {} {}", column.driver, column.launcher, column.torch),
                     false => String::new(),
                 };
-                ((check.id.clone(), ran), Side::of(&check))
+                ((check.id.clone(), ran), CheckState::of(&check))
             })
             .collect()
     };
     let mut before = keyed(old);
     let mut diff = Diff {
-        incomplete: lacks("old run", old)
+        incomplete: incompleteness_of("old run", old)
             .into_iter()
-            .chain(lacks("new run", new))
+            .chain(incompleteness_of("new run", new))
             .collect(),
         ..Diff::default()
     };
@@ -212,19 +212,19 @@ pub fn diff<C: CheckSet>(old: &Results<C>, new: &Results<C>) -> Diff {
             }
             continue;
         }
-        let list = diff.list(old.status(), new.status());
-        list.push(Change { id, old, new });
+        let list_for = diff.list_for(old.status(), new.status());
+        list_for.push(Change { id, old, new });
     }
     diff.gone = before
         .into_iter()
-        .map(|((id, _), side)| (id, side))
+        .map(|((id, _), state)| (id, state))
         .collect();
     diff
 }
 
 impl Diff {
-    /// Returns the list that a change belongs in.
-    fn list(&mut self, old: Status, new: Status) -> &mut Vec<Change> {
+    /// Returns the list that a change of status belongs to.
+    fn list_for(&mut self, old: Status, new: Status) -> &mut Vec<Change> {
         match new {
             Status::Regression | Status::HarnessError | Status::UnexpectedPass
                 if old.is_failing() =>
@@ -268,7 +268,7 @@ fn repeated<C: CheckSet>(results: &Results<C>) -> Vec<CheckId> {
 }
 
 /// Returns the reasons why a run is not whole; empty if it is.
-fn lacks<C: CheckSet>(which: &str, results: &Results<C>) -> Vec<String> {
+fn incompleteness_of<C: CheckSet>(which: &str, results: &Results<C>) -> Vec<String> {
     let mut reasons = results.remarks.clone();
     if results.end.is_none() && reasons.is_empty() {
         reasons.push("it was cut off: its results have no end record".to_owned());
@@ -296,13 +296,13 @@ fn lacks<C: CheckSet>(which: &str, results: &Results<C>) -> Vec<String> {
         .collect()
 }
 
-fn phrase(side: &Side) -> String {
-    format!("{} ({})", side.outcome, side.verdict)
+fn outcome_and_verdict(state: &CheckState) -> String {
+    format!("{} ({})", state.outcome, state.verdict)
 }
 
-fn write_sentence(out: &mut impl Write, side: &Side) -> io::Result<()> {
-    if side.sentence.is_empty() {
+fn write_sentence(out: &mut impl Write, state: &CheckState) -> io::Result<()> {
+    if state.sentence.is_empty() {
         return writeln!(out);
     }
-    writeln!(out, "\n{:>10}  {}", "", side.sentence)
+    writeln!(out, "\n{:>10}  {}", "", state.sentence)
 }

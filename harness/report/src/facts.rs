@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use allranks_model::record::RunRecord;
 
-use crate::nights::Facts;
+use crate::past_runs::Facts;
 use crate::text::{clip, one_line};
 
 /// The fact that every `environment.json` has: without it, the environment of a run is not known.
@@ -19,10 +19,11 @@ const LIMIT: usize = 200;
 const DIGEST: usize = 12;
 
 /// Returns the facts of a run. `environment` is the content of its `environment.json`, `None` if it has none; fields that are not
-/// there give no fact. Where the machine is a container with the name that Docker makes up (12 hexadecimal digits), its name is none.
+/// there give no fact. Where the machine is a container with the name that Docker makes up (12 hexadecimal digits), its name is
+/// none.
 ///
-/// Of a merged run, whose file has the environments of all its runs, a fact has every value that it has in one of them. If one of them
-/// had no file, its environment is not known, and so neither is the kernel of the whole.
+/// Of a merged run, whose file has the environments of all its runs, a fact has every value that it has in one of them. If one of
+/// them had no file, its environment is not known, and so neither is the kernel of the whole.
 #[must_use]
 pub fn facts(run: &RunRecord, environment: Option<&Value>) -> Facts {
     let merged = environment.and_then(|environment| environment.get(MERGED)?.as_array());

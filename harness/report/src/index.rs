@@ -1,4 +1,4 @@
-//! A table that stores each distinct value once; others refer to it by its index.
+//! A list that stores each distinct value once, to be referred to by its index.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 /// Distinct values in the order in which they were added.
 #[derive(Clone, Debug)]
 pub(crate) struct Index<T> {
-    places: HashMap<Arc<T>, usize>,
+    indices: HashMap<Arc<T>, usize>,
     values: Vec<Arc<T>>,
 }
 
@@ -15,31 +15,31 @@ impl<T: Clone + Eq + Hash> Index<T> {
     /// Makes an index without values.
     pub(crate) fn new() -> Self {
         Self {
-            places: HashMap::new(),
+            indices: HashMap::new(),
             values: Vec::new(),
         }
     }
 
-    /// Returns the place of a value, which is added if it is new.
+    /// Returns the index of a value, which is added if it is new.
     pub(crate) fn of(&mut self, value: &T) -> usize {
-        if let Some(place) = self.places.get(value) {
-            return *place;
+        if let Some(index) = self.indices.get(value) {
+            return *index;
         }
-        let place = self.values.len();
+        let index = self.values.len();
         let value = Arc::new(value.clone());
         self.values.push(Arc::clone(&value));
-        self.places.insert(value, place);
-        place
+        self.indices.insert(value, index);
+        index
     }
 
-    /// Returns the value at a place; `None` if no value has it.
-    pub(crate) fn get(&self, place: usize) -> Option<&T> {
-        self.values.get(place).map(|value| &**value)
+    /// Returns the value with this index; `None` if there is none.
+    pub(crate) fn get(&self, index: usize) -> Option<&T> {
+        self.values.get(index).map(|value| &**value)
     }
 
-    /// Returns all values, each at its place.
+    /// Returns all values in the order of their indices.
     pub(crate) fn into_values(self) -> Vec<T> {
-        drop(self.places);
+        drop(self.indices);
         self.values.into_iter().map(Arc::unwrap_or_clone).collect()
     }
 }
@@ -51,8 +51,8 @@ mod tests {
     #[test]
     fn a_value_has_one_place_however_often_it_is_added() {
         let mut index = Index::new();
-        let places = ["b", "a", "b", "c"].map(|value| index.of(&value));
-        assert_eq!(places, [0, 1, 0, 2]);
+        let indices = ["b", "a", "b", "c"].map(|value| index.of(&value));
+        assert_eq!(indices, [0, 1, 0, 2]);
         assert_eq!((index.get(1), index.get(3)), (Some(&"a"), None));
         assert_eq!(index.into_values(), ["b", "a", "c"]);
     }

@@ -15,15 +15,15 @@
 //! | regression, unexpected pass               | `failure`, with the outcome or status as type |
 //! | harness error, not run because the run was stopped | `error`                             |
 //!
-//! One `testsuite` for each column of the matrix; one more, `allranks`, holds what belongs to no check (the run was cut
-//! off, a scenario left no check), so that a job cannot be green on half a run. Of a run that was stopped, the checks that it did not
-//! reach say so themselves. `classname` is dotted and begins with
-//! platform, backend and world size; `name` is the check's id, unique in the file and usable with `--filter`.
+//! One `testsuite` for each column of the matrix; one more, `allranks`, holds what belongs to no check (the run was cut off, a
+//! scenario left no check), so that a job cannot be green on half a run. Of a run that was stopped, the checks that it did not
+//! reach say so themselves. `classname` is dotted and begins with platform, backend and world size; `name` is the check's id,
+//! unique in the file and usable with `--filter`.
 //!
-//! The `junit-report` crate models a case. It would also hold suites, count their cases and write them, but all in memory, without
-//! properties, lines, totals and how many cases are skipped, with `localhost` whatever the host was, and with text in CDATA sections
-//! without a look at `]]>`. So `draft` counts what the suites have, `case` makes one case after the other, and `write` writes them
-//! with `quick-xml`, the writer that `junit-report` uses as well.
+//! The `junit-report` crate models a case. It would also hold suites, count their cases and write them, but all in memory,
+//! without properties, lines, totals and how many cases are skipped, with `localhost` whatever the host was, and with text in
+//! CDATA sections without a look at `]]>`. So `draft` counts what the suites have, `case` makes one case after the other, and
+//! `write` writes them with `quick-xml`, the writer that `junit-report` uses as well.
 
 mod case;
 mod draft;

@@ -12,9 +12,10 @@
 //!
 //! [`recipe`] works out of them how to initialise on a platform, for all of these.
 //!
-//! [`trend`] says of the runs of many nights ([`nights`]) what broke, when, and what had changed by then.
+//! [`trend`] says of the runs of many nights ([`past_runs`]) what broke, when, and what had changed by then.
 //!
-//! [`write_all`] renders them into a run's folder. [`merge`] makes one result set of several, [`diff`] says what changed between two.
+//! [`write_all`] renders them into a run's folder. [`merge`] makes one result set of several, [`diff`] says what changed between
+//! two.
 
 pub mod check_set;
 mod command_line;
@@ -32,10 +33,10 @@ pub mod junit;
 pub mod markdown;
 pub mod merge;
 pub mod metrics;
-pub mod nights;
 mod observed;
 pub mod owners;
 mod packed_checks;
+pub mod past_runs;
 pub mod recipe;
 mod repeat;
 mod results;

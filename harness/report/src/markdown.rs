@@ -8,13 +8,13 @@ use super::check_set::{Brief, CheckSet};
 use super::command_line::command_line;
 use super::details::summary_line;
 use super::observed::{observed, values_with_counts};
-use super::recipe::advise;
+use super::recipe::advise_init;
 use super::results::{Results, column_names, evidence_word};
 use super::sides::Sides;
 use super::status_counts::{Headline, StatusCounts, exit_meaning};
 use super::text::{clip, counted, grouped, lasting, one_line};
 use super::trend::Trend;
-use super::trend::text::{changed, listed, strip};
+use super::trend::text::{changed, list_text, symbols};
 use super::versions::Versions;
 use allranks_model::status::Status;
 
@@ -140,7 +140,7 @@ fn write_sides<C: CheckSet>(page: &mut String, results: &Results<C>) -> std::fmt
 /// Writes what broke, is flaky or was fixed over the runs, each with what had changed.
 fn write_trend(page: &mut String, trend: &Trend) -> std::fmt::Result {
     const GROUPS: usize = 20;
-    let runs = counted(trend.nights.len() as u64, "run");
+    let runs = counted(trend.runs.len() as u64, "run");
     if trend.groups.is_empty() {
         return writeln!(page, "Every check is steady in {runs}.\n");
     }
@@ -151,9 +151,9 @@ fn write_trend(page: &mut String, trend: &Trend) -> std::fmt::Result {
     )?;
     writeln!(page, "|---|---:|---|---|---|---|---|---|")?;
     for group in trend.groups.iter().take(GROUPS) {
-        let what = format!("{} {} {}", group.course.symbol(), group.words(), group.kind);
-        let (since, changed) = match &group.turn {
-            Some(turn) => (trend.since(turn), changed(turn)),
+        let what = format!("{} {} {}", group.state.symbol(), group.label(), group.kind);
+        let (since, changed) = match &group.transition {
+            Some(transition) => (trend.since(transition), changed(transition)),
             None => (String::new(), String::new()),
         };
         writeln!(
@@ -163,9 +163,9 @@ fn write_trend(page: &mut String, trend: &Trend) -> std::fmt::Result {
             grouped(group.checks),
             cell(&since),
             cell(&changed),
-            cell(&listed(&group.columns)),
+            cell(&list_text(&group.columns)),
             group.rate().text(),
-            cell(&strip(&group.marks)),
+            cell(&symbols(&group.marks)),
             cell(&group.owners.join(" "))
         )?;
     }
@@ -253,16 +253,16 @@ fn write_versions<C: CheckSet>(page: &mut String, results: &Results<C>) -> std::
 
 fn write_failing<C: CheckSet>(page: &mut String, results: &Results<C>) -> std::fmt::Result {
     let checks = &results.checks;
-    let failing = checks.places_where(|check| check.status().is_failing());
+    let failing = checks.indices_where(|check| check.status().is_failing());
     let mut failing: Vec<usize> = failing.collect();
-    failing.sort_by_key(|place| checks.brief(*place).status());
+    failing.sort_by_key(|index| checks.brief(*index).status());
     if failing.is_empty() {
         return Ok(());
     }
     writeln!(page, "### {} unexpected\n", grouped(failing.len() as u64))?;
     writeln!(page, "| | check | what |\n|---|---|---|")?;
-    for place in failing.iter().take(LIST_LIMIT) {
-        let check = checks.record(*place);
+    for index in failing.iter().take(LIST_LIMIT) {
+        let check = checks.record(*index);
         let class = check
             .class
             .as_ref()
@@ -353,7 +353,7 @@ fn write_observed<C: CheckSet>(page: &mut String, results: &Results<C>) -> std::
 
 /// Writes the recommended init recipes, for backends that tried several.
 fn write_recipes<C: CheckSet>(page: &mut String, results: &Results<C>) -> std::fmt::Result {
-    let all = advise(&results.checks);
+    let all = advise_init(&results.checks);
     if all.is_empty() {
         return Ok(());
     }

@@ -1,12 +1,11 @@
 //! Merges several result sets into one: the shards of a run, the one-scenario runs of nextest, or the platforms of different
 //! machines.
 //!
-//! The rules, so that a merge can hide nothing:
-//! - all sets have the same version of allranks and the same seed, or there is no one command that repeats them;
-//! - a check or scenario that several sets hold must be the same in all of them, except that *not run* gives way to a
-//!   result (another shard or machine ran it). Two different results are an error: which one counts is not for a
-//!   merge to say. Results with different versions of torch, or of different drivers or launchers, are not two results
-//!   of one check: they stand side by side. So do those of sets with different labels, and the rounds of a repeated run;
+//! A merge must hide nothing. So:
+//! - all sets must have the same version of allranks and the same seed, so that one command can repeat each check;
+//! - a check or scenario that several sets hold must be the same in all of them, except that a result replaces *not run*
+//!   (another shard or machine ran it). Two different results are an error. Results with different versions of torch,
+//!   drivers, launchers or labels are kept side by side, and so are the rounds of a repeated run;
 //! - if one set was cut off, so is the merged one;
 //! - the exit code is the most serious one.
 
@@ -21,8 +20,7 @@ use allranks_model::names::{CheckId, ScenarioId};
 use allranks_model::outcome::Verdict;
 use allranks_model::record::{CheckRecord, Column, Counts, EndRecord, ScenarioRecord};
 
-/// Exit codes from the most serious to the least: what nothing was selected for is no result either, but only if no
-/// set has one.
+/// Exit codes from the most serious to the least. 3 (nothing selected) comes last: it stands only if all sets have it.
 const BY_SERIOUSNESS: &[u8] = &[2, 10, 1, 4, 5, 0, 3];
 
 /// The exit code where something was not run, or is not known to have been.
@@ -88,11 +86,11 @@ pub fn merge<C: CheckSet>(
     }
     let mut merged = Results::<C>::begin(into.to_owned(), run);
     merged.end = merged_end(&sets, started);
-    let mut checks = CheckPlaces::default();
+    let mut checks = MergedChecks::default();
     let (mut parts, mut all_names) = (Vec::<C>::new(), Vec::new());
-    let mut scenarios = BTreeMap::<(ScenarioId, Ran), ScenarioRecord>::new();
+    let mut scenarios = BTreeMap::<(ScenarioId, Configuration), ScenarioRecord>::new();
     for (number, set) in sets.iter_mut().enumerate() {
-        let names = Names {
+        let names = ColumnNames {
             torch: only_torch(set),
             label: std::mem::take(&mut set.label),
         };
@@ -102,31 +100,33 @@ pub fn merge<C: CheckSet>(
         let planned = &mut merged.run.planned;
         planned.scenarios += set.run.planned.scenarios;
         planned.checks += set.run.planned.checks;
-        let late_ms = late_ms(set, started);
-        let mut rounds = BTreeMap::<(ScenarioId, Ran), usize>::new();
+        let start_offset_ms = start_offset_ms(set, started);
+        let mut rounds = BTreeMap::<(ScenarioId, Configuration), usize>::new();
         for mut scenario in std::mem::take(&mut set.scenarios) {
-            let ran = Ran::of(&scenario.column);
-            let round = rounds.entry((scenario.id.clone(), ran)).or_default();
+            let configuration = Configuration::of(&scenario.column);
+            let round = rounds
+                .entry((scenario.id.clone(), configuration))
+                .or_default();
             *round += 1;
             let round = *round;
-            scenario.start_ms = scenario.start_ms.saturating_add(late_ms);
+            scenario.start_ms = scenario.start_ms.saturating_add(start_offset_ms);
             for rank in &mut scenario.ranks {
                 if !rank.log.is_empty() {
                     rank.log = rebased(&set.folder, &rank.log, into);
                 }
             }
-            if !put_scenario(&mut scenarios, scenario, round, &set.folder)? {
+            if !insert_scenario(&mut scenarios, scenario, round, &set.folder)? {
                 planned.scenarios = planned.scenarios.saturating_sub(1);
             }
         }
         all_names.push(names);
         parts.push(std::mem::take(&mut set.checks));
-        let held = Held {
+        let input = MergeInput {
             parts: &parts,
             names: &all_names,
         };
-        for place in 0..parts[number].count() {
-            if !checks.put((number, place), &held, &set.folder)? {
+        for index in 0..parts[number].count() {
+            if !checks.insert((number, index), &input, &set.folder)? {
                 planned.checks = planned.checks.saturating_sub(1);
             }
         }
@@ -136,12 +136,12 @@ pub fn merge<C: CheckSet>(
         }
         merged.sources.append(&mut set.sources);
     }
-    let held = Held {
+    let input = MergeInput {
         parts: &parts,
         names: &all_names,
     };
-    for place in checks.into_places() {
-        merged.checks.add(held.record(place));
+    for index in checks.into_indices() {
+        merged.checks.add(input.record(index));
     }
     merged.scenarios = scenarios.into_values().collect();
     if let Some(end) = &mut merged.end {
@@ -156,7 +156,7 @@ pub fn merge<C: CheckSet>(
 /// Returns the results as if they belonged to the folder `into`, named after it: paths of logs lead from there. No
 /// file is moved.
 #[must_use]
-pub fn moved<C>(mut set: Results<C>, into: &Path) -> Results<C> {
+pub fn relocated<C>(mut set: Results<C>, into: &Path) -> Results<C> {
     let logs = set.scenarios.iter_mut().flat_map(|one| &mut one.ranks);
     for rank in logs.filter(|rank| !rank.log.is_empty()) {
         rank.log = rebased(&set.folder, &rank.log, into);
@@ -197,8 +197,8 @@ fn check_alike<C>(sets: &[Results<C>]) -> Result<(), MergeError> {
     Ok(())
 }
 
-/// Returns the version of torch that all ranks of a set had, as far as it is known; `None` if there is none, or several. What never
-/// ran would have had it.
+/// Returns the version of torch that the ranks of a set reported; `None` if there is none, or several. Checks that never ran
+/// would have had the same.
 fn only_torch<C: CheckSet>(set: &Results<C>) -> Option<String> {
     match *set.torch_versions() {
         [torch] => Some(torch.to_owned()),
@@ -206,15 +206,15 @@ fn only_torch<C: CheckSet>(set: &Results<C>) -> Option<String> {
     }
 }
 
-/// What the columns of a set are called besides what its records say.
-struct Names {
-    /// The version of torch where it is unknown; `None`: it stays so.
+/// What a merge adds to the columns of a set.
+struct ColumnNames {
+    /// The version of torch for columns that have none; `None`: they stay without.
     torch: Option<String>,
-    /// The label; empty: columns keep theirs.
+    /// The label; if it is empty, columns keep theirs.
     label: String,
 }
 
-impl Names {
+impl ColumnNames {
     fn fill_in(&self, column: &mut Column) {
         if column.torch.is_empty()
             && let Some(torch) = &self.torch
@@ -227,65 +227,70 @@ impl Names {
     }
 }
 
-/// The checks of the sets, and what the columns of each set are called.
-struct Held<'a, C> {
+/// The checks of the sets, and the names that their columns are given.
+struct MergeInput<'a, C> {
     parts: &'a [C],
-    names: &'a [Names],
+    names: &'a [ColumnNames],
 }
 
-/// A set, and the place of a check in it.
-type PlaceOfCheck = (usize, usize);
+/// The index of a set, and of a check in it.
+type CheckIndex = (usize, usize);
 
-impl<C: CheckSet> Held<'_, C> {
-    fn record(&self, (set, place): PlaceOfCheck) -> CheckRecord {
-        let mut check = self.parts[set].record(place).into_owned();
+impl<C: CheckSet> MergeInput<'_, C> {
+    fn record(&self, (set, index): CheckIndex) -> CheckRecord {
+        let mut check = self.parts[set].record(index).into_owned();
         self.names[set].fill_in(&mut check.column);
         check
     }
 }
 
-/// Where the merged checks are, by id and by what they were run with.
+/// The checks of the merged results, by id and configuration, as indices of the input.
 #[derive(Default)]
-struct CheckPlaces {
-    /// What checks were run with, each once.
-    rans: Vec<Ran>,
-    places: BTreeMap<(CheckId, usize), PlaceOfCheck>,
+struct MergedChecks {
+    /// The configurations of checks, each once.
+    configurations: Vec<Configuration>,
+    indices: BTreeMap<(CheckId, usize), CheckIndex>,
 }
 
-impl CheckPlaces {
-    /// Puts a check among the others; false if it was there already.
-    fn put<C: CheckSet>(
+impl MergedChecks {
+    /// Inserts a check. Returns false if one with this id and configuration was there; the one that was run is kept.
+    fn insert<C: CheckSet>(
         &mut self,
-        place: PlaceOfCheck,
-        held: &Held<'_, C>,
+        index: CheckIndex,
+        input: &MergeInput<'_, C>,
         folder: &Path,
     ) -> Result<bool, MergeError> {
-        let check = held.record(place);
-        let ran = Ran::of(&check.column);
+        let check = input.record(index);
+        let configuration = Configuration::of(&check.column);
         let of_id = (check.id.clone(), 0)..=(check.id.clone(), usize::MAX);
-        let of_id = self.places.range(of_id).map(|((_, number), _)| *number);
+        let of_id = self.indices.range(of_id).map(|((_, number), _)| *number);
         let mut of_id: Vec<usize> = of_id.collect();
-        of_id.sort_by_key(|number| &self.rans[*number]);
-        let same = |number: &usize| self.rans[*number].may_be(&ran);
-        let known = of_id.into_iter().find(same);
-        let number = match self.rans.iter().position(|known| *known == ran) {
+        of_id.sort_by_key(|number| &self.configurations[*number]);
+        let matching_key =
+            |number: &usize| self.configurations[*number].is_compatible_with(&configuration);
+        let known = of_id.into_iter().find(matching_key);
+        let number = match self
+            .configurations
+            .iter()
+            .position(|known| *known == configuration)
+        {
             Some(number) => number,
             None => {
-                self.rans.push(ran);
-                self.rans.len() - 1
+                self.configurations.push(configuration);
+                self.configurations.len() - 1
             }
         };
         let key = (check.id.clone(), number);
         let Some(known) = known else {
-            self.places.insert(key, place);
+            self.indices.insert(key, index);
             return Ok(true);
         };
         let known = (check.id.clone(), known);
-        let there = held.record(self.places[&known]);
-        if there.verdict == Verdict::NotRun && check.verdict != Verdict::NotRun {
-            self.places.remove(&known);
-            self.places.insert(key, place);
-        } else if check.verdict != Verdict::NotRun && there != check {
+        let existing = input.record(self.indices[&known]);
+        if existing.verdict == Verdict::NotRun && check.verdict != Verdict::NotRun {
+            self.indices.remove(&known);
+            self.indices.insert(key, index);
+        } else if check.verdict != Verdict::NotRun && existing != check {
             return Err(MergeError::Check {
                 id: check.id,
                 folder: folder.to_owned(),
@@ -294,29 +299,29 @@ impl CheckPlaces {
         Ok(false)
     }
 
-    /// Returns the places in the order of ids, and for each id in the order of what its checks were run with.
-    fn into_places(self) -> impl Iterator<Item = PlaceOfCheck> {
-        let mut order: Vec<usize> = (0..self.rans.len()).collect();
-        order.sort_by_key(|number| &self.rans[*number]);
-        let mut ranks = vec![0; order.len()];
-        for (rank, number) in order.into_iter().enumerate() {
-            ranks[number] = rank;
+    /// Returns the indices ordered by id, then by configuration.
+    fn into_indices(self) -> impl Iterator<Item = CheckIndex> {
+        let mut order: Vec<usize> = (0..self.configurations.len()).collect();
+        order.sort_by_key(|number| &self.configurations[*number]);
+        let mut positions = vec![0; order.len()];
+        for (position, number) in order.into_iter().enumerate() {
+            positions[number] = position;
         }
-        let mut keyed: Vec<(CheckId, usize, PlaceOfCheck)> = self
-            .places
+        let mut keyed: Vec<(CheckId, usize, CheckIndex)> = self
+            .indices
             .into_iter()
-            .map(|((id, number), place)| (id, ranks[number], place))
+            .map(|((id, number), index)| (id, positions[number], index))
             .collect();
         keyed.sort_by(|one, other| (&one.0, one.1).cmp(&(&other.0, other.1)));
-        keyed.into_iter().map(|(_, _, place)| place)
+        keyed.into_iter().map(|(_, _, index)| index)
     }
 }
 
-/// With what a record of some id came about; others of that id, with something else, stand beside it.
+/// What a record was made with. Records of one id with different configurations are not merged, but kept side by side.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-struct Ran {
-    /// The how manieth record of this scenario it is in its set, from 1: a repeated run has one for each round, under one id. 0 for
-    /// checks, whose ids name the round.
+struct Configuration {
+    /// The round of a repeated run, from 1: the records of a scenario have the same id in each round. 0 for checks, whose ids
+    /// name the round.
     round: usize,
     driver: String,
     launcher: String,
@@ -324,7 +329,7 @@ struct Ran {
     torch: String,
 }
 
-impl Ran {
+impl Configuration {
     fn of(column: &Column) -> Self {
         Self {
             round: 0,
@@ -335,58 +340,58 @@ impl Ran {
         }
     }
 
-    /// Returns true if the two may be the same: torch is unknown where nothing ran.
-    fn may_be(&self, other: &Self) -> bool {
+    /// Returns true if the two do not contradict each other. Torch is unknown where nothing ran.
+    fn is_compatible_with(&self, other: &Self) -> bool {
         let is_torch = self.torch == other.torch || self.torch.is_empty() || other.torch.is_empty();
-        let what = |ran: &Self| {
+        let what = |configuration: &Self| {
             let Self {
                 round,
                 driver,
                 launcher,
                 label,
                 torch: _,
-            } = ran.clone();
+            } = configuration.clone();
             (round, driver, launcher, label)
         };
         is_torch && what(self) == what(other)
     }
 }
 
-/// Returns the key of a record of the same check or scenario; `None` if there is none.
-fn same<Id: Ord + Clone, Record>(
-    records: &BTreeMap<(Id, Ran), Record>,
+/// Returns the key of the record with this id and a compatible configuration; `None` if there is none.
+fn matching_key<Id: Ord + Clone, Record>(
+    records: &BTreeMap<(Id, Configuration), Record>,
     id: &Id,
-    ran: &Ran,
-) -> Option<(Id, Ran)> {
-    let of_id = records.range((id.clone(), Ran::default())..);
+    configuration: &Configuration,
+) -> Option<(Id, Configuration)> {
+    let of_id = records.range((id.clone(), Configuration::default())..);
     of_id
         .map(|(key, _)| key)
         .take_while(|(other, _)| other == id)
-        .find(|(_, other)| other.may_be(ran))
+        .find(|(_, other)| other.is_compatible_with(configuration))
         .cloned()
 }
 
-/// Puts a scenario among the others; false if it was there already. One without worlds was never started.
-fn put_scenario(
-    scenarios: &mut BTreeMap<(ScenarioId, Ran), ScenarioRecord>,
+/// Inserts a scenario. Returns false if one with this id and configuration was there; the one that was started is kept.
+fn insert_scenario(
+    scenarios: &mut BTreeMap<(ScenarioId, Configuration), ScenarioRecord>,
     scenario: ScenarioRecord,
     round: usize,
     folder: &Path,
 ) -> Result<bool, MergeError> {
-    let ran = Ran {
+    let configuration = Configuration {
         round,
-        ..Ran::of(&scenario.column)
+        ..Configuration::of(&scenario.column)
     };
-    let key = (scenario.id.clone(), ran);
-    let Some(known) = same(scenarios, &key.0, &key.1) else {
+    let key = (scenario.id.clone(), configuration);
+    let Some(known) = matching_key(scenarios, &key.0, &key.1) else {
         scenarios.insert(key, scenario);
         return Ok(true);
     };
-    let there = &scenarios[&known];
-    if there.worlds == 0 && scenario.worlds > 0 {
+    let existing = &scenarios[&known];
+    if existing.worlds == 0 && scenario.worlds > 0 {
         scenarios.remove(&known);
         scenarios.insert(key, scenario);
-    } else if scenario.worlds > 0 && !is_same_scenario(there, &scenario) {
+    } else if scenario.worlds > 0 && !is_same_scenario(existing, &scenario) {
         return Err(MergeError::Scenario {
             id: scenario.id,
             folder: folder.to_owned(),
@@ -395,7 +400,8 @@ fn put_scenario(
     Ok(false)
 }
 
-/// Returns true if two records of a scenario are the same, except for the place of the logs, which differs between copies of one folder.
+/// Returns true if two records of a scenario are the same, except for the paths of the logs, which differs between copies of one
+/// folder.
 fn is_same_scenario(one: &ScenarioRecord, other: &ScenarioRecord) -> bool {
     let without_logs = |scenario: &ScenarioRecord| {
         let mut scenario = scenario.clone();
@@ -420,7 +426,7 @@ fn merged_end<C: CheckSet>(sets: &[Results<C>], started: u64) -> Option<EndRecor
     let mut spans = Vec::new();
     for set in sets {
         let end = set.end.as_ref()?;
-        let began = late_ms(set, started);
+        let began = start_offset_ms(set, started);
         spans.push((began, began.saturating_add(end.duration_ms)));
         merged.exit_code = more_serious(merged.exit_code, end.exit_code);
         if !set.is_whole() {
@@ -432,13 +438,12 @@ fn merged_end<C: CheckSet>(sets: &[Results<C>], started: u64) -> Option<EndRecor
             }
         }
     }
-    merged.duration_ms = covered(spans);
+    merged.duration_ms = covered_ms(spans);
     Some(merged)
 }
 
-/// Returns for how long at least one of the spans lasted: of runs side by side the whole span, of runs days apart not the days
-/// between.
-fn covered(mut spans: Vec<(u64, u64)>) -> u64 {
+/// Returns the length of the union of spans, in milliseconds: time between two runs does not count.
+fn covered_ms(mut spans: Vec<(u64, u64)>) -> u64 {
     spans.sort_unstable();
     let mut until = 0;
     let lasted = spans.into_iter().map(|(began, ended)| {
@@ -449,15 +454,15 @@ fn covered(mut spans: Vec<(u64, u64)>) -> u64 {
     lasted.sum()
 }
 
-/// Returns how many milliseconds after the first set this one started.
-fn late_ms<C>(set: &Results<C>, started: u64) -> u64 {
+/// Returns how long after the first set this one started, in milliseconds.
+fn start_offset_ms<C>(set: &Results<C>, started: u64) -> u64 {
     (set.run.started - started).saturating_mul(1_000)
 }
 
 /// Returns the more serious of two exit codes. An unknown code is more serious than any known one.
 fn more_serious(one: u8, other: u8) -> u8 {
-    let place = |code: u8| BY_SERIOUSNESS.iter().position(|known| *known == code);
-    if place(other) < place(one) {
+    let rank_of = |code: u8| BY_SERIOUSNESS.iter().position(|known| *known == code);
+    if rank_of(other) < rank_of(one) {
         other
     } else {
         one
@@ -491,9 +496,9 @@ mod tests {
 
     #[test]
     fn time_between_runs_does_not_count() {
-        assert_eq!(covered(vec![(0, 10), (5, 30), (7, 8)]), 30);
-        assert_eq!(covered(vec![(1000, 1010), (0, 10)]), 20);
-        assert_eq!(covered(Vec::new()), 0);
+        assert_eq!(covered_ms(vec![(0, 10), (5, 30), (7, 8)]), 30);
+        assert_eq!(covered_ms(vec![(1000, 1010), (0, 10)]), 20);
+        assert_eq!(covered_ms(Vec::new()), 0);
     }
 
     #[test]

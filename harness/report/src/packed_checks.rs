@@ -1,5 +1,5 @@
-//! Checks in little memory: some hundred bytes for each that passed. What many checks share is stored once, the rest as JSON without
-//! what has its default; a record is made anew each time that it is asked for.
+//! Stores checks in little memory: some hundred bytes for each that passed. Values that many checks share are stored once, the
+//! others as JSON without default values. [`record`](CheckSet::record) makes a new record each time.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -14,10 +14,10 @@ use allranks_model::names::{CaseId, CheckId, RequirementId, ScenarioId};
 use allranks_model::outcome::{Outcome, Verdict};
 use allranks_model::record::{CheckRecord, Column, Difference, FORMAT, RankLine, Reason};
 
-/// Bytes that are allocated at a time: a list that grows as one piece needs twice its size while it is moved.
+/// The size of a chunk, in bytes. Memory is allocated in chunks, because a list in one piece needs twice its size while it grows.
 const CHUNK: usize = 1 << 20;
 
-/// Checks in little memory.
+/// The checks of a run, packed.
 #[derive(Clone)]
 pub struct PackedChecks {
     entries: Vec<Entry>,
@@ -28,7 +28,7 @@ pub struct PackedChecks {
     texts: Index<String>,
 }
 
-/// Where a check is, and what is asked of it most often.
+/// Where the bytes of a check are, and its fields that are read most often.
 #[derive(Clone, Copy)]
 struct Entry {
     chunk: u32,
@@ -41,13 +41,13 @@ struct Entry {
     duration_us: u64,
 }
 
-/// The rest of a check. Numbers are places of texts, in pairs for a name and its value.
+/// The other fields of a check. Numbers are indices of texts; a pair is a name and its value.
 #[derive(Serialize, Deserialize)]
 struct Packed<'a> {
-    /// The id without that of the scenario.
+    /// The check's id without the scenario's id.
     #[serde(rename = "n", borrow)]
     name: Cow<'a, str>,
-    /// Whether `name` is all of the id: it does not begin with that of the scenario.
+    /// True if `name` is the whole id, because that does not begin with the scenario's id.
     #[serde(rename = "i", default, skip_serializing_if = "is_false")]
     is_whole: bool,
     #[serde(rename = "f", default = "format", skip_serializing_if = "is_format")]
@@ -70,7 +70,7 @@ struct Packed<'a> {
     rare: Option<Rare<'a>>,
 }
 
-/// What only a check has that is not simply right.
+/// The fields that a passing check has not.
 #[derive(Default, Serialize, Deserialize)]
 struct Rare<'a> {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -140,8 +140,8 @@ impl PackedChecks {
             .collect()
     }
 
-    fn text(&self, place: usize) -> &str {
-        self.texts.get(place).expect("a text has a place")
+    fn text(&self, index: usize) -> &str {
+        self.texts.get(index).expect("the index of a text")
     }
 }
 
@@ -150,25 +150,25 @@ impl CheckSet for PackedChecks {
         self.entries.len()
     }
 
-    fn brief(&self, place: usize) -> Brief<'_> {
-        let entry = self.entries[place];
+    fn brief(&self, index: usize) -> Brief<'_> {
+        let entry = self.entries[index];
         let scenario = self.scenarios.get(entry.scenario as usize);
         let column = self.columns.get(entry.column as usize);
         Brief {
-            scenario: scenario.expect("a scenario has a place"),
-            column: column.expect("a column has a place"),
+            scenario: scenario.expect("the index of a scenario"),
+            column: column.expect("the index of a column"),
             outcome: entry.outcome,
             verdict: entry.verdict,
             duration_us: entry.duration_us,
         }
     }
 
-    fn record(&self, place: usize) -> Cow<'_, CheckRecord> {
-        let entry = self.entries[place];
+    fn record(&self, index: usize) -> Cow<'_, CheckRecord> {
+        let entry = self.entries[index];
         let bytes = &self.chunks[entry.chunk as usize][entry.start as usize..];
         let packed: Packed<'_> = serde_json::from_slice(&bytes[..entry.length as usize])
             .expect("what was packed can be unpacked");
-        let brief = self.brief(place);
+        let brief = self.brief(index);
         let id = match packed.is_whole {
             true => packed.name.into_owned(),
             false => format!("{}#{}", brief.scenario, packed.name),
@@ -181,14 +181,14 @@ impl CheckSet for PackedChecks {
             scenario: brief.scenario.clone(),
             case: CaseId(self.text(packed.case).to_owned()),
             column: brief.column.clone(),
-            covers: covers.expect("a list has a place").clone(),
+            covers: covers.expect("the index of a list").clone(),
             params: self.unpack_pairs(&packed.params),
             at: self.text(packed.at).to_owned(),
             outcome: brief.outcome,
             verdict: brief.verdict,
             summary: packed
                 .summary
-                .map_or_else(String::new, |place| self.text(place).to_owned()),
+                .map_or_else(String::new, |index| self.text(index).to_owned()),
             remark: rare.remark.into_owned(),
             class: rare.class.into_owned(),
             difference: rare.difference.into_owned(),
@@ -237,7 +237,7 @@ impl CheckSet for PackedChecks {
     }
 
     fn reorder(&mut self, order: &[usize]) {
-        self.entries = order.iter().map(|place| self.entries[*place]).collect();
+        self.entries = order.iter().map(|index| self.entries[*index]).collect();
     }
 }
 
@@ -263,7 +263,7 @@ impl<'a> Rare<'a> {
     }
 }
 
-/// Returns a place or length as it is stored; a chunk has at most the bytes of one record or of [`CHUNK`].
+/// Returns an index or a length as it is stored; a chunk has at most the bytes of one record or of [`CHUNK`].
 fn narrow(number: usize) -> u32 {
     u32::try_from(number).expect("four thousand million are not reached")
 }

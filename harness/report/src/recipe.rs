@@ -1,8 +1,8 @@
-//! How to initialise on a platform: what a run of a case that sweeps all of `world.init` says of it.
+//! Recommends an init recipe for each backend, from a run of a case that sweeps `world.init`.
 //!
-//! In: the checks of scenarios that say which `device_id`, `set_device` and `cpu_backend` they had. Out: for each
-//! backend the [`Advice`]: of the ways in which every check passed and nothing was to fail, the one with least that is
-//! special. It says what worked here and with this torch, and no more than that.
+//! In: the checks of scenarios that record which `device_id`, `set_device` and `cpu_backend` they had. Out: for each backend an
+//! [`InitAdvice`]: of the recipes with which every check passed and no refusal was expected, the plainest. It holds for this
+//! machine and this version of torch only.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,45 +16,45 @@ use allranks_model::record::{CheckRecord, Column};
 use allranks_model::status::Status;
 use allranks_model::version::torch_version;
 
-/// The axes of a way to initialise, and their values from the plainest to the most special.
+/// The axes of an init recipe, and their values from the plainest to the most special.
 const AXES: &[(&str, &[&str])] = &[
     ("device_id", &["absent", "index", "device"]),
     ("set_device", &["before", "after", "never"]),
     ("cpu_backend", &["absent", "gloo"]),
 ];
-/// The most bytes of a reason.
+/// The longest reason, in bytes.
 const LIMIT: usize = 160;
 
-/// One way to initialise: the place of its value on each axis.
-type Way = [usize; AXES.len()];
+/// One init recipe: the index of its value on each axis.
+type InitRecipe = [usize; AXES.len()];
 
 /// The init recipe that a run recommends for one backend.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Advice {
+pub struct InitAdvice {
     /// The platform and the backend: `xpu/xccl`.
     pub backend: String,
     /// The evidence of its checks.
     pub evidence: Evidence,
     /// The version of torch.
     pub torch: String,
-    /// The number of ways to initialise that were tried.
+    /// The number of recipes that were tried.
     pub tried: usize,
-    /// The number of ways that worked in every check.
+    /// The number of recipes with which every check passed.
     pub working: usize,
-    /// The recommended way, as a sentence; `None` if no way works.
+    /// The recommended recipe, as a sentence; `None` if none works.
     pub recipe: Option<String>,
-    /// The ways that do not work, each with the reason.
+    /// The recipes that do not work, each with the reason.
     pub failing: Vec<(String, String)>,
 }
 
-impl Advice {
+impl InitAdvice {
     /// Returns the backend and its evidence: `simxpu/simxccl (simulated)`.
     #[must_use]
     pub fn subject(&self) -> String {
         format!("{} ({})", self.backend, evidence_word(self.evidence))
     }
 
-    /// Returns the recommendation, and the number of ways that it was chosen from.
+    /// Returns the recommendation, and the number of recipes that it was chosen from.
     #[must_use]
     pub fn summary_line(&self) -> String {
         let tried = counted(self.tried as u64, "way");
@@ -65,42 +65,44 @@ impl Advice {
     }
 }
 
-/// Returns the advice for each backend and torch. A backend of which only one way was tried gets none.
+/// Returns the advice for each backend and torch. A backend with which only one recipe was tried gets none.
 #[must_use]
-pub fn advise(checks: &impl CheckSet) -> Vec<Advice> {
-    let mut backends = BTreeMap::<Subject, BTreeMap<Way, Option<String>>>::new();
+pub fn advise_init(checks: &impl CheckSet) -> Vec<InitAdvice> {
+    let mut backends = BTreeMap::<Subject, BTreeMap<InitRecipe, Option<String>>>::new();
     for check in checks.records() {
-        let Some(way) = way(&check) else { continue };
-        let ways = backends.entry(Subject::of(&check.column)).or_default();
-        let first = ways.entry(way).or_default();
-        *first = first.take().or_else(|| fault(&check));
+        let Some(recipe) = recipe_of(&check) else {
+            continue;
+        };
+        let recipes = backends.entry(Subject::of(&check.column)).or_default();
+        let first = recipes.entry(recipe).or_default();
+        *first = first.take().or_else(|| objection(&check));
     }
     backends
         .into_iter()
-        .filter(|(_, ways)| ways.len() > 1)
-        .map(|(subject, ways)| subject.advice(&ways))
+        .filter(|(_, recipes)| recipes.len() > 1)
+        .map(|(subject, recipes)| subject.advice(&recipes))
         .collect()
 }
 
-/// Returns the way a check's scenario initialised, if the case says all of it.
-fn way(check: &CheckRecord) -> Option<Way> {
-    let mut way = Way::default();
-    for (place, (axis, values)) in way.iter_mut().zip(AXES) {
+/// Returns the recipe of a check's scenario; `None` if its parameters do not name all of it.
+fn recipe_of(check: &CheckRecord) -> Option<InitRecipe> {
+    let mut recipe = InitRecipe::default();
+    for (index, (axis, values)) in recipe.iter_mut().zip(AXES) {
         let value = check.params.get(*axis)?;
-        *place = values.iter().position(|known| known == value)?;
+        *index = values.iter().position(|known| known == value)?;
     }
-    Some(way)
+    Some(recipe)
 }
 
-/// Why a check speaks against its way; none if it passed and nothing was to fail.
-fn fault(check: &CheckRecord) -> Option<String> {
+/// Returns why a check speaks against its recipe; `None` if it passed and no refusal was expected.
+fn objection(check: &CheckRecord) -> Option<String> {
     let short = |text: &str| clip(&one_line(text), LIMIT);
     match check.status() {
         Status::Passed => {
             let refused = check.params.get(REFUSED);
             refused.map(|what| format!("{} cannot be made", short(what)))
         }
-        // What the backend does not have it has in no way.
+        // The backend does not support it with any recipe.
         Status::Refused => None,
         Status::Regression
         | Status::HarnessError
@@ -129,41 +131,41 @@ impl Subject {
         }
     }
 
-    fn advice(&self, ways: &BTreeMap<Way, Option<String>>) -> Advice {
-        let tried: BTreeSet<Way> = ways.keys().copied().collect();
-        let working: Vec<Way> = ways
+    fn advice(&self, recipes: &BTreeMap<InitRecipe, Option<String>>) -> InitAdvice {
+        let tried: BTreeSet<InitRecipe> = recipes.keys().copied().collect();
+        let working: Vec<InitRecipe> = recipes
             .iter()
-            .filter(|(_, fault)| fault.is_none())
-            .map(|(way, _)| *way)
+            .filter(|(_, objection)| objection.is_none())
+            .map(|(recipe, _)| *recipe)
             .collect();
-        // Fewest special things; of as many, those of the first axes are worse.
+        // The recipe with the fewest special values; of several, special values on the first axes count more.
         let plainest = working
             .iter()
-            .min_by_key(|way| (way.iter().sum::<usize>(), **way));
-        let mut reasons = BTreeMap::<&str, BTreeSet<Way>>::new();
-        for (way, fault) in ways {
-            if let Some(fault) = fault {
-                reasons.entry(fault).or_default().insert(*way);
+            .min_by_key(|recipe| (recipe.iter().sum::<usize>(), **recipe));
+        let mut reasons = BTreeMap::<&str, BTreeSet<InitRecipe>>::new();
+        for (recipe, objection) in recipes {
+            if let Some(objection) = objection {
+                reasons.entry(objection).or_default().insert(*recipe);
             }
         }
-        Advice {
+        InitAdvice {
             backend: format!("{}/{}", self.platform, self.backend),
             evidence: self.evidence,
             torch: torch_version(&self.torch)
                 .map_or_else(|| self.torch.clone(), |version| version.to_string()),
             tried: tried.len(),
             working: working.len(),
-            recipe: plainest.map(|way| self.recipe(*way)),
+            recipe: plainest.map(|recipe| self.recipe_text(*recipe)),
             failing: reasons
                 .into_iter()
-                .map(|(reason, failing)| (which(&failing, &tried), reason.to_owned()))
+                .map(|(reason, failing)| (describe(&failing, &tried), reason.to_owned()))
                 .collect(),
         }
     }
 
-    /// `make the device current, then init_process_group("xccl") without device_id`.
-    fn recipe(&self, way: Way) -> String {
-        let [device_id, set_device, cpu_backend] = words(way);
+    /// Returns a recipe as text: `make the device current, then init_process_group("xccl") without device_id`.
+    fn recipe_text(&self, recipe: InitRecipe) -> String {
+        let [device_id, set_device, cpu_backend] = axis_values(recipe);
         let backend = match cpu_backend {
             "absent" => format!("\"{}\"", self.backend),
             gloo => format!("\"cpu:{gloo},DEVICE:{}\"", self.backend),
@@ -181,40 +183,41 @@ impl Subject {
     }
 }
 
-fn words(way: Way) -> [&'static str; AXES.len()] {
-    let mut words = [""; AXES.len()];
-    for ((word, place), (_, values)) in words.iter_mut().zip(way).zip(AXES) {
-        *word = values[place];
+/// Returns the value of a recipe on each axis.
+fn axis_values(recipe: InitRecipe) -> [&'static str; AXES.len()] {
+    let mut axis_values = [""; AXES.len()];
+    for ((word, index), (_, values)) in axis_values.iter_mut().zip(recipe).zip(AXES) {
+        *word = values[index];
     }
-    words
+    axis_values
 }
 
-/// `device_id index or device`: which of the ways that were tried these are, if that can be said of each axis alone,
-/// else how many.
-fn which(these: &BTreeSet<Way>, tried: &BTreeSet<Way>) -> String {
-    let values = |ways: &BTreeSet<Way>, axis: usize| -> BTreeSet<usize> {
-        ways.iter().map(|way| way[axis]).collect()
+/// Describes some of the recipes that were tried: by the values of each axis, `device_id index or device`, if that is enough,
+/// otherwise by their number.
+fn describe(these: &BTreeSet<InitRecipe>, tried: &BTreeSet<InitRecipe>) -> String {
+    let values = |recipes: &BTreeSet<InitRecipe>, axis: usize| -> BTreeSet<usize> {
+        recipes.iter().map(|recipe| recipe[axis]).collect()
     };
     let own: Vec<_> = (0..AXES.len()).map(|axis| values(these, axis)).collect();
     let is_product = tried
         .iter()
-        .filter(|way| (0..AXES.len()).all(|axis| own[axis].contains(&way[axis])))
+        .filter(|recipe| (0..AXES.len()).all(|axis| own[axis].contains(&recipe[axis])))
         .count()
         == these.len();
     if !is_product {
         return format!("{} of {}", these.len(), counted(tried.len() as u64, "way"));
     }
     let narrowed = (0..AXES.len()).filter(|axis| own[*axis] != values(tried, *axis));
-    let said: Vec<String> = narrowed
+    let parts: Vec<String> = narrowed
         .map(|axis| {
-            let (name, words) = AXES[axis];
-            let words: Vec<_> = own[axis].iter().map(|place| words[*place]).collect();
-            format!("{name} {}", words.join(" or "))
+            let (name, axis_values) = AXES[axis];
+            let axis_values: Vec<_> = own[axis].iter().map(|index| axis_values[*index]).collect();
+            format!("{name} {}", axis_values.join(" or "))
         })
         .collect();
-    match said.as_slice() {
+    match parts.as_slice() {
         [] => "every way".to_owned(),
-        said => said.join(" with "),
+        parts => parts.join(" with "),
     }
 }
 
@@ -225,8 +228,8 @@ mod tests {
     use allranks_model::outcome::{Outcome, Verdict};
     use allranks_model::record::FORMAT;
 
-    fn check(way: Way, outcome: Outcome) -> CheckRecord {
-        let params = AXES.iter().zip(words(way));
+    fn check(recipe: InitRecipe, outcome: Outcome) -> CheckRecord {
+        let params = AXES.iter().zip(axis_values(recipe));
         let verdict = match outcome {
             Outcome::Pass | Outcome::Unsupported => Verdict::Expected,
             _ => Verdict::Regression,
@@ -268,14 +271,14 @@ mod tests {
     }
 
     /// A check of every way that passes, except for what `spoil` does to it.
-    fn sweep(spoil: impl Fn(Way, &mut CheckRecord)) -> Vec<CheckRecord> {
+    fn sweep(spoil: impl Fn(InitRecipe, &mut CheckRecord)) -> Vec<CheckRecord> {
         let mut checks = Vec::new();
         for device_id in 0..3 {
             for set_device in 0..3 {
                 for cpu_backend in 0..2 {
-                    let way = [device_id, set_device, cpu_backend];
-                    let mut check = check(way, Outcome::Pass);
-                    spoil(way, &mut check);
+                    let recipe = [device_id, set_device, cpu_backend];
+                    let mut check = check(recipe, Outcome::Pass);
+                    spoil(recipe, &mut check);
                     checks.push(check);
                 }
             }
@@ -290,7 +293,7 @@ mod tests {
 
     #[test]
     fn where_every_way_works_the_plainest_is_recommended() {
-        let advice = advise(&sweep(|_, _| {})).remove(0);
+        let advice = advise_init(&sweep(|_, _| {})).remove(0);
         assert_eq!((advice.tried, advice.working), (18, 18));
         assert_eq!(
             advice.recipe.as_deref(),
@@ -304,25 +307,25 @@ mod tests {
 
     #[test]
     fn what_must_fail_in_a_way_speaks_against_it_although_it_is_expected() {
-        let checks = sweep(|way, check| {
-            if way[0] > 0 {
+        let checks = sweep(|recipe, check| {
+            if recipe[0] > 0 {
                 refuse(check);
             }
         });
-        let advice = advise(&checks).remove(0);
+        let advice = advise_init(&checks).remove(0);
         assert_eq!((advice.tried, advice.working), (18, 6));
         assert!(advice.recipe.unwrap().ends_with("without device_id"));
-        let said = (
+        let parts = (
             "device_id index or device".to_owned(),
             "group cpu cannot be made".to_owned(),
         );
-        assert_eq!(advice.failing, [said]);
+        assert_eq!(advice.failing, [parts]);
     }
 
     #[test]
     fn a_platform_that_wants_its_device_gets_a_recipe_with_it() {
-        let advice = advise(&sweep(|way, check| {
-            if way[0] < 2 || way[1] == 0 || way[2] == 0 {
+        let advice = advise_init(&sweep(|recipe, check| {
+            if recipe[0] < 2 || recipe[1] == 0 || recipe[2] == 0 {
                 check.outcome = Outcome::Hang;
                 check.verdict = Verdict::Regression;
             }
@@ -346,17 +349,17 @@ mod tests {
         let plain = [0, 0, 0];
         let mut checks = sweep(|_, _| {});
         checks.push(check(plain, Outcome::Unsupported));
-        assert_eq!(advise(&checks)[0].working, 18);
+        assert_eq!(advise_init(&checks)[0].working, 18);
         checks.push(check(plain, Outcome::NotRun));
         checks.push(check(plain, Outcome::Pass));
-        let advice = advise(&checks).remove(0);
+        let advice = advise_init(&checks).remove(0);
         assert_eq!(advice.working, 17);
-        assert_ne!(advice.recipe, advise(&sweep(|_, _| {}))[0].recipe);
+        assert_ne!(advice.recipe, advise_init(&sweep(|_, _| {}))[0].recipe);
     }
 
     #[test]
     fn where_no_way_works_none_is_recommended() {
-        let advice = advise(&sweep(|_, check| refuse(check))).remove(0);
+        let advice = advise_init(&sweep(|_, check| refuse(check))).remove(0);
         assert_eq!(advice.recipe, None);
         assert_eq!(
             advice.summary_line(),
@@ -367,9 +370,12 @@ mod tests {
 
     #[test]
     fn what_was_tried_in_one_way_only_says_nothing() {
-        assert_eq!(advise(&Vec::from([check([0, 0, 0], Outcome::Pass)])), []);
+        assert_eq!(
+            advise_init(&Vec::from([check([0, 0, 0], Outcome::Pass)])),
+            []
+        );
         let mut other = check([0, 0, 0], Outcome::Pass);
         other.params.remove("cpu_backend");
-        assert_eq!(advise(&Vec::from([other.clone(), other])), []);
+        assert_eq!(advise_init(&Vec::from([other.clone(), other])), []);
     }
 }

@@ -1,5 +1,5 @@
-//! The records of one run, or of several merged, as every report takes them. A run that was cut off has no
-//! [`end`](Results::end); nothing in here pretends otherwise.
+//! The records of one run, or of several merged runs: the input of every report. A run that was cut off has no
+//! [`end`](Results::end).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
@@ -87,29 +87,29 @@ impl<C: CheckSet> Results<C> {
     /// world may still fail to initialise.
     pub fn arrange(&mut self) {
         let mut groups = HashMap::<(ScenarioId, Option<String>, [String; 4]), usize>::new();
-        // For each: whether it has ended, and where its last record is then, its first otherwise.
-        let mut places = Vec::<(bool, usize)>::new();
+        // For each scenario: true and the index of its last check if it has ended, else false and that of its first.
+        let mut indices = Vec::<(bool, usize)>::new();
         let mut keys = Vec::with_capacity(self.checks.count());
-        for (place, check) in self.checks.records().enumerate() {
+        for (index, check) in self.checks.records().enumerate() {
             let round = check.params.get("round").cloned();
-            let ran = ran(&check.column).map(str::to_owned);
-            let group = (check.scenario.clone(), round, ran);
+            let run_configuration = run_configuration(&check.column).map(str::to_owned);
+            let group = (check.scenario.clone(), round, run_configuration);
             let group = *groups.entry(group).or_insert_with(|| {
-                places.push((false, place));
-                places.len() - 1
+                indices.push((false, index));
+                indices.len() - 1
             });
-            let frame = Frame::of(&check);
-            if frame == Frame::Teardown {
-                places[group] = (true, place);
+            let phase = Phase::of(&check);
+            if phase == Phase::Teardown {
+                indices[group] = (true, index);
             }
-            keys.push((group, frame));
+            keys.push((group, phase));
         }
-        let key = |(group, frame): (usize, Frame)| {
-            let (has_ended, place) = places[group];
-            (!has_ended, place, frame)
+        let key = |(group, phase): (usize, Phase)| {
+            let (has_ended, index) = indices[group];
+            (!has_ended, index, phase)
         };
         let mut order: Vec<usize> = (0..keys.len()).collect();
-        order.sort_by_key(|place| key(keys[*place]));
+        order.sort_by_key(|index| key(keys[*index]));
         self.checks.reorder(&order);
     }
 
@@ -175,7 +175,8 @@ impl<C: CheckSet> Results<C> {
     #[must_use]
     pub fn scenarios_by_check(&self) -> ScenariosByCheck<'_> {
         let scenarios = self.scenarios.iter().enumerate();
-        let keyed = scenarios.map(|(place, one)| ((&one.id, ran(&one.column)), (place, one)));
+        let keyed =
+            scenarios.map(|(index, one)| ((&one.id, run_configuration(&one.column)), (index, one)));
         ScenariosByCheck(keyed.collect())
     }
 
@@ -210,9 +211,9 @@ impl<C: CheckSet> Results<C> {
     }
 }
 
-/// Where a check stands in its scenario.
+/// The part of a scenario that a check belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Frame {
+enum Phase {
     /// The initialisation.
     Init,
     /// A step.
@@ -221,7 +222,7 @@ enum Frame {
     Teardown,
 }
 
-impl Frame {
+impl Phase {
     fn of(check: &CheckRecord) -> Self {
         let (_, name) = check.id.as_str().split_once('#').unwrap_or_default();
         match name.split('.').next() {
@@ -239,8 +240,8 @@ pub struct ScenariosByCheck<'a>(
     BTreeMap<(&'a ScenarioId, [&'a str; 4]), (usize, &'a ScenarioRecord)>,
 );
 
-/// Returns what distinguishes records of the same id.
-fn ran(column: &Column) -> [&str; 4] {
+/// Returns the configuration of a run that distinguishes records of the same id: driver, launcher, torch, label.
+fn run_configuration(column: &Column) -> [&str; 4] {
     [
         &column.driver,
         &column.launcher,
@@ -253,20 +254,20 @@ impl<'a> ScenariosByCheck<'a> {
     /// Returns the scenario of a check; `None` if it has no record.
     #[must_use]
     pub fn get(&self, check: &CheckRecord) -> Option<&'a ScenarioRecord> {
-        let key = (&check.scenario, ran(&check.column));
+        let key = (&check.scenario, run_configuration(&check.column));
         self.0.get(&key).map(|(_, scenario)| *scenario)
     }
 
     /// Returns the index of a check's scenario among the scenarios of the results; `None` if it has no record.
     #[must_use]
-    pub fn place(&self, check: &CheckRecord) -> Option<usize> {
-        let key = (&check.scenario, ran(&check.column));
-        self.0.get(&key).map(|(place, _)| *place)
+    pub fn index(&self, check: &CheckRecord) -> Option<usize> {
+        let key = (&check.scenario, run_configuration(&check.column));
+        self.0.get(&key).map(|(index, _)| *index)
     }
 }
 
-/// Names for columns, in the same order and each different: `platform/backend/wsN`, followed by the driver if it is
-/// not `python`, the launcher if it is not `local` and the label of a merge; where that is not enough, by torch version and evidence.
+/// Names for columns, in the same order and each different: `platform/backend/wsN`, followed by the driver if it is not `python`,
+/// the launcher if it is not `local` and the label of a merge; where that is not enough, by torch version and evidence.
 ///
 /// A column's name does not change because an ordinary one joins it, so CI systems can follow it from run to run.
 #[must_use]

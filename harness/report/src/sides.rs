@@ -1,7 +1,7 @@
-//! Compares backends, versions and drivers requirement by requirement: the first thing that merged results are read for.
+//! Compares backends, versions and drivers requirement by requirement.
 //!
-//! A side is a platform and a backend with one driver, launcher and torch, at all world sizes. A requirement that stands alike on each
-//! side that has checks of it is counted; one that does not has a row.
+//! A side is a platform and a backend with one driver, launcher and torch, at all world sizes. A requirement whose worst status
+//! is the same on all sides that check it is counted; every other requirement has a row.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,9 +23,9 @@ const PROGRAM: &str = "program";
 pub struct Sides {
     /// The sides, named by what tells them apart.
     pub names: Vec<String>,
-    /// Requirements that stand alike on every side that has checks of them.
+    /// The number of requirements with the same worst status on every side that checks them.
     pub alike: u64,
-    /// The others: those that fail somewhere first.
+    /// The other requirements; those that fail somewhere come first.
     pub rows: Vec<SideRow>,
 }
 
@@ -36,7 +36,7 @@ pub struct SideRow {
     pub requirement: RequirementId,
     /// Its sentence; empty if the results do not have it.
     pub sentence: String,
-    /// For each side its worst status, and how many checks of how many have it; `None` where there is no check.
+    /// The worst status on each side; `None` where there is no check.
     pub cells: Vec<Option<WorstStatus>>,
 }
 
@@ -59,25 +59,28 @@ impl Sides {
         let columns: BTreeSet<&Column> = columns.collect();
         let sides: BTreeSet<Side> = columns.into_iter().map(Side::of).collect();
         let mut sides: Vec<Side> = sides.into_iter().collect();
-        let places = sides.iter().map(Side::place).collect::<BTreeSet<_>>();
+        let backends = sides
+            .iter()
+            .map(Side::platform_backend_torch)
+            .collect::<BTreeSet<_>>();
         let compared = sides.iter().filter(|side| side.driver != PROGRAM);
-        if places.len() < 2 && compared.count() < 2 {
+        if backends.len() < 2 && compared.count() < 2 {
             return None;
         }
         sides.sort_by_cached_key(key);
         let mut rows = BTreeMap::<RequirementId, Vec<StatusCounts>>::new();
         for check in results.checks.records() {
-            let place = sides.binary_search_by_key(&key(&Side::of(&check.column)), key);
-            let Ok(place) = place else { continue };
+            let index = sides.binary_search_by_key(&key(&Side::of(&check.column)), key);
+            let Ok(index) = index else { continue };
             for requirement in &check.covers {
                 let counts = rows
                     .entry(requirement.clone())
                     .or_insert_with(|| vec![StatusCounts::default(); sides.len()]);
-                counts[place].add(check.status());
+                counts[index].add(check.status());
             }
         }
         let mut alike = 0;
-        let mut told = Vec::new();
+        let mut differing = Vec::new();
         for (requirement, counts) in rows {
             let cells: Vec<Option<WorstStatus>> = counts.iter().map(worst_status).collect();
             let statuses: BTreeSet<Status> = cells.iter().flatten().map(|one| one.status).collect();
@@ -86,17 +89,17 @@ impl Sides {
                 continue;
             }
             let sentence = results.run.requirements.get(&requirement);
-            told.push(SideRow {
+            differing.push(SideRow {
                 requirement,
                 sentence: sentence.map_or_else(String::new, |text| one_line(text)),
                 cells,
             });
         }
-        told.sort_by_key(|row| row.cells.iter().flatten().map(|one| one.status).min());
+        differing.sort_by_key(|row| row.cells.iter().flatten().map(|one| one.status).min());
         Some(Self {
             names: names(&sides),
             alike,
-            rows: told,
+            rows: differing,
         })
     }
 }
@@ -139,14 +142,14 @@ impl Side {
 }
 
 impl Side {
-    /// Platform, backend and torch.
-    fn place(&self) -> [&str; 3] {
+    /// Returns platform, backend and torch.
+    fn platform_backend_torch(&self) -> [&str; 3] {
         [&self.platform, &self.backend, &self.torch]
     }
 }
 
-/// Returns the order of sides: as in the matrix, versions of torch in their own order. Cases that run a program of their own are
-/// of every run, and few: they come after what is compared.
+/// Returns the sort key of a side: the order of the matrix, with versions of torch by number. The few cases that run a program of
+/// their own are in every run, and come last.
 fn key(side: &Side) -> impl Ord + use<> {
     let torch = torch_version(&side.torch);
     (
@@ -157,7 +160,7 @@ fn key(side: &Side) -> impl Ord + use<> {
     )
 }
 
-/// Names that say platform and backend, and besides what is not the same on every side.
+/// Returns the names of sides: platform, backend, and whatever is not the same on every side.
 fn names(sides: &[Side]) -> Vec<String> {
     let parts = |side: &Side| {
         [
@@ -169,11 +172,11 @@ fn names(sides: &[Side]) -> Vec<String> {
         ]
     };
     let all: Vec<_> = sides.iter().map(parts).collect();
-    let differs = |place: usize| all.iter().any(|one| one[place] != all[0][place]);
+    let differs = |index: usize| all.iter().any(|one| one[index] != all[0][index]);
     let name = |(side, parts): (&Side, &[String; 5])| {
         let mut name = format!("{}/{}", side.platform, side.backend);
-        for (place, part) in parts.iter().enumerate() {
-            if differs(place) {
+        for (index, part) in parts.iter().enumerate() {
+            if differs(index) {
                 name.push(' ');
                 name += part;
             }

@@ -3,8 +3,8 @@
 
 use anstream::adapter::strip_str;
 
-/// Returns a text without escape sequences and without characters that XML 1.0 forbids or that act on a terminal or on the direction
-/// of text; each of those becomes U+FFFD. Newlines and tabs stay; `\r\n` and a lone `\r` become newlines.
+/// Returns a text without escape sequences and without characters that XML 1.0 forbids or that act on a terminal or on the
+/// direction of text; each of those becomes U+FFFD. Newlines and tabs stay; `\r\n` and a lone `\r` become newlines.
 ///
 /// Escape sequences end with their line, so an unterminated one cannot swallow the lines after it.
 pub fn clean(text: &str) -> String {
@@ -55,8 +55,8 @@ pub fn clip(text: &str, limit: usize) -> String {
 pub fn grouped(count: u64) -> String {
     let digits = count.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
             text.push(',');
         }
         text.push(digit);

@@ -1,10 +1,10 @@
 //! Trends over many runs: which checks broke, when, and what had changed by then; which are not steady; which were fixed. In:
-//! [`Nights`]. Out: [`Trend`], which the console and the page show.
+//! [`PastRuns`]. Out: [`Trend`], which the console and the page show.
 //!
-//! What changed between the last good run and the first bad one is listed, all of it and without a judgement: it may be the cause.
-//! A check that was not run, or that the harness failed in, says nothing, neither good nor bad.
+//! Everything that changed between the last good run and the first bad one is listed: any of it may be the cause. A run in which
+//! a check was not run, or in which the harness failed, does not count for that check.
 
-mod course;
+mod state;
 pub(crate) mod text;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -13,10 +13,10 @@ use allranks_model::names::CheckId;
 use allranks_model::status::Status;
 use serde::Serialize;
 
-pub use course::Course;
+pub use state::TrendState;
 
-use crate::nights::{Facts, Mark, Night, Nights, Series};
 use crate::owners::Owners;
+use crate::past_runs::{Facts, Mark, PastRun, PastRuns, Series};
 use crate::results::short_name;
 use crate::text::one_line;
 use crate::wilson::Rate;
@@ -26,19 +26,21 @@ use crate::wilson::Rate;
 pub struct Trend {
     /// Name of the pipeline.
     pub pipeline: String,
-    /// The runs, the oldest first.
-    pub nights: Vec<NightCounts>,
-    /// Checks that are not steady, put together where they took the same course with the same words; the most urgent first.
-    pub groups: Vec<Group>,
-    /// Every check that is in a group, and where it was asked for also those that are steady; in the order of ids.
+    /// The runs, the oldest first. In JSON the field is `nights`.
+    #[serde(rename = "nights")]
+    pub runs: Vec<RunCounts>,
+    /// The checks that are not steady, grouped by state, transition and failure; the most urgent first.
+    pub groups: Vec<CheckGroup>,
+    /// Every check that is in a group and, with [`TrendQuery::with_steady`], those that are steady; in the order of ids.
     pub checks: Vec<CheckTrend>,
-    /// How many checks took which course, those that are steady too.
-    pub courses: BTreeMap<Course, u64>,
+    /// The number of checks in each state, including steady ones. In JSON the field is `courses`.
+    #[serde(rename = "courses")]
+    pub states: BTreeMap<TrendState, u64>,
 }
 
-/// One run, and how its checks stood.
+/// One run, and its number of checks by status.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct NightCounts {
+pub struct RunCounts {
     /// Name of the run.
     pub name: String,
     /// When it began, in seconds since the Unix epoch.
@@ -52,43 +54,45 @@ pub struct NightCounts {
     /// What is known of its environment.
     pub facts: Facts,
     /// What differs from the environment of the run before it.
-    pub changes: Vec<Change>,
+    pub changes: Vec<FactChange>,
 }
 
-/// A fact that is not the same in two runs.
+/// A fact of the environment that differs between two runs.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-pub struct Change {
+pub struct FactChange {
     /// Name of the fact.
     pub name: String,
-    /// What it was; `None` if that is not known.
+    /// The value in the older run; `None` if it is not known.
     pub old: Option<String>,
-    /// What it is; `None` if that is not known.
+    /// The value in the newer run; `None` if it is not known.
     pub new: Option<String>,
 }
 
-/// Where a check turned: the run before, the run after, and what differs between their environments.
+/// Where the result of a check changed: the run before, the run after, and what differs between their environments.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-pub struct Turn {
-    /// The last run before, as a place in [`Trend::nights`]; `None` if no run is known before.
+pub struct Transition {
+    /// Index of the last run before, in [`Trend::runs`]; `None` if no earlier run is known.
     pub before: Option<usize>,
-    /// The first run after.
+    /// Index of the first run after.
     pub after: usize,
     /// What differs between the two.
-    pub changes: Vec<Change>,
-    /// Whether the environments of both are known; if not, no change says nothing.
+    pub changes: Vec<FactChange>,
+    /// True if the environments of both runs are known. If not, an empty list of changes proves nothing.
     pub is_known: bool,
 }
 
-/// Checks that took the same course in the same runs, and fail with the same words.
+/// Checks of the same state that changed in the same runs and fail in the same way.
 #[derive(Clone, Debug, Serialize)]
-pub struct Group {
-    /// The course.
-    pub course: Course,
-    /// Whether it turned in the newest run.
+pub struct CheckGroup {
+    /// The state of the checks. In JSON the field is `course`.
+    #[serde(rename = "course")]
+    pub state: TrendState,
+    /// True if the result changed in the newest run.
     pub is_new: bool,
-    /// Where it turned; `None` for a course without one turn.
-    pub turn: Option<Turn>,
-    /// What goes or went wrong, of the last failure.
+    /// Where the result changed last; `None` for a state that no single change explains. In JSON the field is `turn`.
+    #[serde(rename = "turn")]
+    pub transition: Option<Transition>,
+    /// What went wrong in the last failure.
     pub kind: String,
     /// The number of checks.
     pub checks: u64,
@@ -100,7 +104,7 @@ pub struct Group {
     pub owners: Vec<String>,
     /// The id of one of the checks.
     pub example: CheckId,
-    /// How the example stood in each run.
+    /// The status of the example in each run.
     pub marks: Vec<Option<Status>>,
     /// In how many runs the example failed, of those in which it passed or failed.
     pub failed: u64,
@@ -117,11 +121,13 @@ pub struct CheckTrend {
     pub id: CheckId,
     /// Name of its column.
     pub column: String,
-    /// The course it took.
-    pub course: Course,
-    /// Where it turned; `None` for a course without one turn.
-    pub turn: Option<Turn>,
-    /// How it stood in each run; `None` where the run has no record of it.
+    /// Its state. In JSON the field is `course`.
+    #[serde(rename = "course")]
+    pub state: TrendState,
+    /// Where the result changed last; `None` for a state that no single change explains. In JSON the field is `turn`.
+    #[serde(rename = "turn")]
+    pub transition: Option<Transition>,
+    /// Its status in each run; `None` where the run has no record of it.
     pub marks: Vec<Option<Status>>,
     /// In how many runs it failed, of those in which it passed or failed.
     pub failed: u64,
@@ -129,18 +135,18 @@ pub struct CheckTrend {
     pub ran: u64,
     /// The 95 % interval of that rate, by Wilson.
     pub interval: (f64, f64),
-    /// What went wrong, of the last failure; empty if nothing did.
+    /// What went wrong in the last failure; empty if it never failed.
     pub kind: String,
     /// The owners of the check, by the owners file.
     pub owners: Vec<String>,
 }
 
-/// What to look at.
+/// Selects the checks of a trend.
 #[derive(Clone, Debug, Default)]
 pub struct TrendQuery {
     /// Words that id, column or a requirement of a check must contain, each of them; empty: every check.
     pub words: Vec<String>,
-    /// Whether checks that are steady are listed too.
+    /// True if steady checks are listed too.
     pub with_steady: bool,
     /// Owners of checks.
     pub owners: Owners,
@@ -149,22 +155,23 @@ pub struct TrendQuery {
 impl CheckTrend {
     /// Returns what happened to the check between the last two runs: broken, fixed, or lost; `None` if nothing did.
     #[must_use]
-    pub fn newly(&self) -> Option<Course> {
+    pub fn newly(&self) -> Option<TrendState> {
         let [.., before, now] = self.marks.as_slice() else {
             return None;
         };
-        let is_good = |mark: &Option<Status>| mark.and_then(course::is_good);
+        let is_good = |mark: &Option<Status>| mark.and_then(state::is_good);
         match (is_good(before), is_good(now)) {
-            (Some(true), Some(false)) => Some(Course::Broken),
-            (Some(false), Some(true)) => Some(Course::Fixed),
-            (Some(_), None) => Some(Course::Lost),
+            (Some(true), Some(false)) => Some(TrendState::Broken),
+            (Some(false), Some(true)) => Some(TrendState::Fixed),
+            (Some(_), None) => Some(TrendState::Lost),
             (None, _) | (Some(true), Some(true)) | (Some(false), Some(false)) => None,
         }
     }
 }
 
 impl TrendQuery {
-    fn admits(&self, series: &Series) -> bool {
+    /// Returns true if the check of this series is selected.
+    fn selects(&self, series: &Series) -> bool {
         if self.words.is_empty() {
             return true;
         }
@@ -183,82 +190,86 @@ impl TrendQuery {
 }
 
 impl Trend {
-    /// Looks at runs. Without a run, everything is empty.
+    /// Works out the trend of the selected checks. Without a run, everything is empty.
     #[must_use]
-    pub fn of(nights: &Nights, question: &TrendQuery) -> Self {
-        let mut changes = Changes::new(nights);
-        let mut courses = BTreeMap::<Course, u64>::new();
+    pub fn of(past_runs: &PastRuns, query: &TrendQuery) -> Self {
+        let mut changes = Changes::new(past_runs);
+        let mut states = BTreeMap::<TrendState, u64>::new();
         let mut checks = Vec::new();
-        let mut groups = BTreeMap::<_, Group>::new();
-        let mut counts = vec![BTreeMap::<Status, u64>::new(); nights.nights.len()];
-        for series in nights.series.iter().filter(|one| question.admits(one)) {
+        let mut groups = BTreeMap::<_, CheckGroup>::new();
+        let mut counts = vec![BTreeMap::<Status, u64>::new(); past_runs.runs.len()];
+        for series in past_runs.series.iter().filter(|one| query.selects(one)) {
             for (counts, mark) in counts.iter_mut().zip(&series.marks) {
                 if let Some(mark) = mark {
                     *counts.entry(mark.status).or_default() += 1;
                 }
             }
-            let (course, turn) = course::of(series, &nights.nights, &mut changes);
-            *courses.entry(course).or_default() += 1;
-            if course.is_steady() && !question.with_steady {
+            let (state, transition) = state::of(series, &past_runs.runs, &mut changes);
+            *states.entry(state).or_default() += 1;
+            if state.is_steady() && !query.with_steady {
                 continue;
             }
-            let check = check_trend(series, nights, course, turn, question);
-            if !course.is_steady() {
-                add(&mut groups, &check, series, nights.nights.len());
+            let check = check_trend(series, past_runs, state, transition, query);
+            if !state.is_steady() {
+                add_to_group(&mut groups, &check, series, past_runs.runs.len());
             }
             checks.push(check);
         }
         checks.sort_by(|one, other| (&one.id, &one.column).cmp(&(&other.id, &other.column)));
-        let mut groups: Vec<Group> = groups.into_values().collect();
+        let mut groups: Vec<CheckGroup> = groups.into_values().collect();
         groups.sort_by_key(|group| {
-            let turned = group.turn.as_ref().map_or(0, |turn| turn.after);
+            let turned = group
+                .transition
+                .as_ref()
+                .map_or(0, |transition| transition.after);
             (
-                !group.is_new || group.course != Course::Broken,
-                group.course,
+                !group.is_new || group.state != TrendState::Broken,
+                group.state,
                 std::cmp::Reverse(turned),
                 std::cmp::Reverse(group.checks),
             )
         });
         Self {
-            pipeline: nights.pipeline.clone(),
-            nights: night_counts(nights, counts),
+            pipeline: past_runs.pipeline.clone(),
+            runs: run_counts(past_runs, counts),
             groups,
             checks,
-            courses,
+            states,
         }
     }
 }
 
-fn night_counts(nights: &Nights, counts: Vec<BTreeMap<Status, u64>>) -> Vec<NightCounts> {
-    let mut before: Option<&Night> = None;
-    let told = nights.nights.iter().zip(counts).map(|(night, counts)| {
-        let changes =
-            before.map_or_else(Vec::new, |before| differences(&before.facts, &night.facts));
-        before = Some(night);
-        NightCounts {
-            name: night.name.clone(),
-            started: night.started,
-            is_whole: night.is_whole,
-            missing: night.missing,
+fn run_counts(past_runs: &PastRuns, counts: Vec<BTreeMap<Status, u64>>) -> Vec<RunCounts> {
+    let mut before: Option<&PastRun> = None;
+    let counted = past_runs.runs.iter().zip(counts).map(|(past_run, counts)| {
+        let changes = before.map_or_else(Vec::new, |before| {
+            differences(&before.facts, &past_run.facts)
+        });
+        before = Some(past_run);
+        RunCounts {
+            name: past_run.name.clone(),
+            started: past_run.started,
+            is_whole: past_run.is_whole,
+            missing: past_run.missing,
             counts,
-            facts: night.facts.clone(),
+            facts: past_run.facts.clone(),
             changes,
         }
     });
-    told.collect()
+    counted.collect()
 }
 
 fn check_trend(
     series: &Series,
-    nights: &Nights,
-    course: Course,
-    turn: Option<Turn>,
-    question: &TrendQuery,
+    past_runs: &PastRuns,
+    state: TrendState,
+    transition: Option<Transition>,
+    query: &TrendQuery,
 ) -> CheckTrend {
     let rate = rate(&series.marks);
     let column = short_name(&series.column);
     let mut failures = series.marks.iter().rev().flatten();
-    let failure = failures.find(|mark| course::has_failed(mark.status));
+    let failure = failures.find(|mark| state::has_failed(mark.status));
     let covers = series.covers.iter().map(|one| one.as_str());
     let names: Vec<&str> = [series.case.as_str(), column.as_str()]
         .into_iter()
@@ -270,8 +281,8 @@ fn check_trend(
             true => one_line(&column),
             false => one_line(&format!("{column}/torch-{}", series.column.torch)),
         },
-        course,
-        turn,
+        state,
+        transition,
         marks: series
             .marks
             .iter()
@@ -280,36 +291,50 @@ fn check_trend(
         failed: rate.seen,
         ran: rate.of,
         interval: rate.interval(),
-        kind: failure.map_or_else(String::new, |mark| nights.texts[mark.kind].clone()),
-        owners: question.owners.of(names.iter().copied()).to_vec(),
+        kind: failure.map_or_else(String::new, |mark| past_runs.texts[mark.kind].clone()),
+        owners: query.owners.of(names.iter().copied()).to_vec(),
     }
 }
 
 /// Returns how often a check failed, of the runs in which it passed or failed.
 fn rate(marks: &[Option<Mark>]) -> Rate {
     let known = marks.iter().flatten().map(|mark| mark.status);
-    let ran = known.filter(|status| course::has_failed(*status) || course::has_passed(*status));
-    let (failed, passed): (Vec<_>, Vec<_>) = ran.partition(|status| course::has_failed(*status));
+    let ran = known.filter(|status| state::has_failed(*status) || state::has_passed(*status));
+    let (failed, passed): (Vec<_>, Vec<_>) = ran.partition(|status| state::has_failed(*status));
     Rate {
         seen: failed.len() as u64,
         of: (failed.len() + passed.len()) as u64,
     }
 }
 
-type GroupKey = (Course, Option<(Option<usize>, usize)>, String, Vec<String>);
+type GroupKey = (
+    TrendState,
+    Option<(Option<usize>, usize)>,
+    String,
+    Vec<String>,
+);
 
-fn add(groups: &mut BTreeMap<GroupKey, Group>, check: &CheckTrend, series: &Series, nights: usize) {
-    let turned = check.turn.as_ref().map(|turn| (turn.before, turn.after));
+/// Adds a check to its group, which is made if there is none.
+fn add_to_group(
+    groups: &mut BTreeMap<GroupKey, CheckGroup>,
+    check: &CheckTrend,
+    series: &Series,
+    past_runs: usize,
+) {
+    let turned = check
+        .transition
+        .as_ref()
+        .map(|transition| (transition.before, transition.after));
     let key = (
-        check.course,
+        check.state,
         turned,
         check.kind.clone(),
         check.owners.clone(),
     );
-    let group = groups.entry(key).or_insert_with(|| Group {
-        course: check.course,
-        is_new: turned.is_some_and(|(_, after)| after + 1 == nights),
-        turn: check.turn.clone(),
+    let group = groups.entry(key).or_insert_with(|| CheckGroup {
+        state: check.state,
+        is_new: turned.is_some_and(|(_, after)| after + 1 == past_runs),
+        transition: check.transition.clone(),
         kind: check.kind.clone(),
         checks: 0,
         columns: Vec::new(),
@@ -327,11 +352,11 @@ fn add(groups: &mut BTreeMap<GroupKey, Group>, check: &CheckTrend, series: &Seri
         (&mut group.columns, &check.column),
         (&mut group.cases, &case),
     ] {
-        if let Err(place) = list.binary_search(one) {
-            list.insert(place, one.clone());
+        if let Err(index) = list.binary_search(one) {
+            list.insert(index, one.clone());
         }
     }
-    // The check that failed most often says most of a group that is not steady.
+    // The example of a group is the check that failed most often.
     if check.failed > group.failed {
         group.example = check.id.clone();
         group.marks.clone_from(&check.marks);
@@ -340,9 +365,10 @@ fn add(groups: &mut BTreeMap<GroupKey, Group>, check: &CheckTrend, series: &Seri
     }
 }
 
-/// Returns what differs between two environments; a fact that only one has differs. Those that matter most to a collective come first.
+/// Returns the facts that differ between two environments, or that only one has. Those that matter most to a collective come
+/// first.
 #[must_use]
-pub fn differences(old: &Facts, new: &Facts) -> Vec<Change> {
+pub fn differences(old: &Facts, new: &Facts) -> Vec<FactChange> {
     /// Facts named first; a prefix stands for all that begin with it.
     const FIRST: &[&str] = &[
         "torch", "driver", "backend", "platform", "kernel", "devices",
@@ -351,44 +377,44 @@ pub fn differences(old: &Facts, new: &Facts) -> Vec<Change> {
     let changed = names
         .into_iter()
         .filter(|name| old.get(*name) != new.get(*name));
-    let mut changes: Vec<Change> = changed
-        .map(|name| Change {
+    let mut changes: Vec<FactChange> = changed
+        .map(|name| FactChange {
             name: name.clone(),
             old: old.get(name).cloned(),
             new: new.get(name).cloned(),
         })
         .collect();
-    let place = |change: &Change| {
+    let priority = |change: &FactChange| {
         FIRST
             .iter()
             .position(|first| change.name.starts_with(first))
     };
-    changes.sort_by_key(|change| (place(change).unwrap_or(FIRST.len()), change.name.clone()));
+    changes.sort_by_key(|change| (priority(change).unwrap_or(FIRST.len()), change.name.clone()));
     changes
 }
 
-/// The environments of runs as a check saw them: torch is what its ranks reported.
+/// What differs between runs for a check, computed once for each pair. The version of torch is what its ranks reported.
 struct Changes<'a> {
-    nights: &'a Nights,
-    known: HashMap<(usize, usize, usize, usize), Vec<Change>>,
+    past_runs: &'a PastRuns,
+    known: HashMap<(usize, usize, usize, usize), Vec<FactChange>>,
 }
 
 impl<'a> Changes<'a> {
-    fn new(nights: &'a Nights) -> Self {
+    fn new(past_runs: &'a PastRuns) -> Self {
         Self {
-            nights,
+            past_runs,
             known: HashMap::new(),
         }
     }
 
     /// Returns what differs between two runs for a check with these marks in them.
-    fn between(&mut self, old: (usize, Mark), new: (usize, Mark)) -> &[Change] {
-        let nights = self.nights;
+    fn between(&mut self, old: (usize, Mark), new: (usize, Mark)) -> &[FactChange] {
+        let past_runs = self.past_runs;
         let key = (old.0, new.0, old.1.torch, new.1.torch);
         self.known.entry(key).or_insert_with(|| {
-            let facts = |(night, mark): (usize, Mark)| {
-                let mut facts = nights.nights[night].facts.clone();
-                let torch = &nights.texts[mark.torch];
+            let facts = |(past_run, mark): (usize, Mark)| {
+                let mut facts = past_runs.runs[past_run].facts.clone();
+                let torch = &past_runs.texts[mark.torch];
                 if !torch.is_empty() {
                     facts.insert("torch".to_owned(), torch.clone());
                 }

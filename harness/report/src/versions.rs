@@ -56,30 +56,30 @@ impl Versions {
         // A check that several drivers made is several checks here.
         let all = &results.checks;
         let mut checks = BTreeMap::<(CheckId, &str), Vec<Option<usize>>>::new();
-        for place in all.places_where(|check| ran.contains_key(&target(check.column))) {
-            let column = all.brief(place).column;
+        for index in all.indices_where(|check| ran.contains_key(&target(check.column))) {
+            let column = all.brief(index).column;
             // What never ran has no version, and stands in the list of what was not run.
             if let Some(version) = torch.iter().position(|torch| *torch == column.torch) {
-                let id = all.record(place).id.clone();
+                let id = all.record(index).id.clone();
                 let row = checks
                     .entry((id, column.driver.as_str()))
                     .or_insert_with(|| vec![None; torch.len()]);
-                row[version] = Some(place);
+                row[version] = Some(index);
             }
         }
-        let status = |place: &usize| all.brief(*place).status();
+        let status = |index: &usize| all.brief(*index).status();
         let mut alike = 0;
         let mut rows = BTreeMap::<(String, Vec<Option<Status>>), (u64, String)>::new();
         for versions in checks.values() {
             let cells: Vec<Option<Status>> = versions
                 .iter()
-                .map(|place| place.as_ref().map(status))
+                .map(|index| index.as_ref().map(status))
                 .collect();
             if cells.iter().all(|cell| *cell == cells[0]) {
                 alike += 1;
                 continue;
             }
-            let worst = versions.iter().flatten().min_by_key(|place| status(place));
+            let worst = versions.iter().flatten().min_by_key(|index| status(index));
             let worst = worst.expect("a check is there because some version has it");
             let worst = all.record(*worst);
             let call = worst.params.get("call").map_or("world", String::as_str);

@@ -13,8 +13,9 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// Returns the 95 % interval of the rate, between 0 and 1; all of it if there was no run. It is Wilson's score interval (Wilson,
-    /// "Probable inference, the law of succession, and statistical inference", 1927), which holds for few runs and rates near 0.
+    /// Returns the 95 % interval of the rate, between 0 and 1; all of it if there was no run. It is Wilson's score interval
+    /// (Wilson, "Probable inference, the law of succession, and statistical inference", 1927), which holds for few runs and rates
+    /// near 0.
     #[must_use]
     pub fn interval(self) -> (f64, f64) {
         if self.of == 0 {

@@ -11,8 +11,8 @@ use super::{Exit, Failure};
 use allranks_history::{Added, Identity, Store, StoreError, Stored};
 use allranks_report::check_set::CheckSet;
 use allranks_report::facts::facts;
-use allranks_report::nights::Facts;
 use allranks_report::owners::Owners;
+use allranks_report::past_runs::Facts;
 use allranks_report::text::counted;
 use allranks_report::trend::{Trend, TrendQuery};
 use allranks_report::{PackedResults, Results};
@@ -42,11 +42,11 @@ fn add(arguments: &AddArguments, out: &mut impl Write) -> Result<Exit, Failure> 
     {
         fs::create_dir_all(folder)?;
     }
-    let mut store = Store::create(&arguments.db).map_err(failure)?;
+    let mut store = Store::create(&arguments.db).map_err(store_failure)?;
     for (results, facts) in &runs {
         let added = store
             .add(results, facts, &arguments.pipeline)
-            .map_err(failure)?;
+            .map_err(store_failure)?;
         let name = &results.run.name;
         let missing = results.missing();
         let lacks = match (results.is_whole(), missing) {
@@ -69,22 +69,22 @@ fn add(arguments: &AddArguments, out: &mut impl Write) -> Result<Exit, Failure> 
 
 fn show(arguments: &HistoryArguments, out: &mut impl Write) -> Result<Exit, Failure> {
     let store = open(&arguments.db)?;
-    let question = TrendQuery {
+    let query = TrendQuery {
         words: arguments.filter.clone(),
         with_steady: !arguments.filter.is_empty(),
         owners: owners(arguments.owners.as_deref())?,
     };
     let pipelines = match &arguments.pipeline {
         Some(name) => vec![name.clone()],
-        None => store.pipelines().map_err(failure)?,
+        None => store.pipelines().map_err(store_failure)?,
     };
     let mut trends = Vec::new();
     for pipeline in &pipelines {
-        let nights = store
-            .nights(pipeline, arguments.last, None)
-            .map_err(failure)?;
-        if !nights.nights.is_empty() {
-            trends.push(Trend::of(&nights, &question));
+        let past_runs = store
+            .past_runs(pipeline, arguments.last, None)
+            .map_err(store_failure)?;
+        if !past_runs.runs.is_empty() {
+            trends.push(Trend::of(&past_runs, &query));
         }
     }
     if trends.is_empty() {
@@ -93,17 +93,17 @@ fn show(arguments: &HistoryArguments, out: &mut impl Write) -> Result<Exit, Fail
             "store one: allranks history add RUN".to_owned(),
         ));
     }
-    let has_checks = trends.iter().any(|trend| !trend.courses.is_empty());
+    let has_checks = trends.iter().any(|trend| !trend.states.is_empty());
     if arguments.json {
         let whole = serde_json::json!({"format": 1, "pipelines": trends});
         serde_json::to_writer_pretty(&mut *out, &whole).map_err(io::Error::from)?;
         writeln!(out)?;
     } else if has_checks {
-        for (place, trend) in trends.iter().enumerate() {
-            if place > 0 {
+        for (index, trend) in trends.iter().enumerate() {
+            if index > 0 {
                 writeln!(out)?;
             }
-            trend.write(out, question.with_steady)?;
+            trend.write(out, query.with_steady)?;
         }
     }
     match has_checks {
@@ -124,7 +124,7 @@ pub fn trend<C: CheckSet>(
         return Ok(None);
     };
     let store = open(file)?;
-    let stored = match store.find(results).map_err(failure)? {
+    let stored = match store.find(results).map_err(store_failure)? {
         Some(stored) => stored,
         None => {
             let facts = facts_of(results, None)?;
@@ -137,15 +137,15 @@ pub fn trend<C: CheckSet>(
     };
     let pipeline = arguments.pipeline.as_ref().unwrap_or(&stored.pipeline);
     let before = Some((&stored.identity, results.run.started));
-    let mut nights = store
-        .nights(pipeline, arguments.last.saturating_sub(1), before)
-        .map_err(failure)?;
-    nights.push(results, stored.facts);
-    let question = TrendQuery {
+    let mut past_runs = store
+        .past_runs(pipeline, arguments.last.saturating_sub(1), before)
+        .map_err(store_failure)?;
+    past_runs.push(results, stored.facts);
+    let query = TrendQuery {
         owners: owners(arguments.owners.as_deref())?,
         ..TrendQuery::default()
     };
-    Ok(Some(Trend::of(&nights, &question)))
+    Ok(Some(Trend::of(&past_runs, &query)))
 }
 
 fn open(file: &Path) -> Result<Store, Failure> {
@@ -155,7 +155,7 @@ fn open(file: &Path) -> Result<Store, Failure> {
             "`allranks history add RUN --db FILE` makes it".to_owned(),
         ));
     }
-    Store::open(file).map_err(failure)
+    Store::open(file).map_err(store_failure)
 }
 
 /// Returns the facts of a run's environment, from a file if one is given.
@@ -195,7 +195,7 @@ fn owners(file: Option<&Path>) -> Result<Owners, Failure> {
     })
 }
 
-fn failure(error: StoreError) -> Failure {
+fn store_failure(error: StoreError) -> Failure {
     let text = error.to_string();
     match error {
         StoreError::Foreign(_) => Failure::Usage(text, "give another file with --db".to_owned()),

@@ -8,8 +8,8 @@ use std::path::Path;
 use super::{DIM, style, write_heading, write_line};
 use crate::check_set::{Brief, CheckSet};
 use crate::details::summary_line;
-use crate::nights::kind_of;
-use crate::recipe::advise;
+use crate::past_runs::kind_of;
+use crate::recipe::advise_init;
 use crate::results::{Results, column_names, evidence_word};
 use crate::sides::Sides;
 use crate::status_counts::{Headline, StatusCounts, exit_meaning};
@@ -56,7 +56,7 @@ pub fn summarise<C: CheckSet>(
             grouped(results.missing())
         )?;
     }
-    for advice in advise(&results.checks) {
+    for advice in advise_init(&results.checks) {
         let text = format!("{}: {}", advice.subject(), advice.summary_line());
         write_line(out, "init recipe", &text)?;
         for (which, why) in &advice.failing {
@@ -107,45 +107,45 @@ fn write_failing<C: CheckSet>(out: &mut impl Write, results: &Results<C>) -> io:
     let scenarios = results.scenarios_by_check();
     let checks = &results.checks;
     let mut kinds = BTreeMap::<(Status, String), Vec<usize>>::new();
-    for place in checks.places_where(|check| check.status().is_failing()) {
-        let check = checks.record(place);
+    for index in checks.indices_where(|check| check.status().is_failing()) {
+        let check = checks.record(index);
         let kind = kinds.entry((check.status(), kind_of(&check))).or_default();
-        kind.push(place);
+        kind.push(index);
     }
     let mut kinds: Vec<_> = kinds.into_iter().collect();
-    kinds.sort_by_key(|((status, _), places)| (*status, std::cmp::Reverse(places.len())));
-    for ((status, kind), places) in kinds.iter().take(LIST_LIMIT) {
-        if let [place] = places.as_slice() {
-            let check = checks.record(*place);
+    kinds.sort_by_key(|((status, _), indices)| (*status, std::cmp::Reverse(indices.len())));
+    for ((status, kind), indices) in kinds.iter().take(LIST_LIMIT) {
+        if let [index] = indices.as_slice() {
+            let check = checks.record(*index);
             let title = scenarios.get(&check).map_or("", |scenario| &scenario.title);
             write_heading(out, &check, title)?;
             continue;
         }
-        let columns = places.iter().map(|place| checks.brief(*place).column);
+        let columns = indices.iter().map(|index| checks.brief(*index).column);
         let columns: BTreeSet<_> = columns.collect();
         let (style, symbol, word) = (style(*status), status.symbol(), status.word());
         writeln!(
             out,
             "{style}{symbol} {word}{style:#} {} in {}: {kind}",
-            counted(places.len() as u64, "check"),
+            counted(indices.len() as u64, "check"),
             counted(columns.len() as u64, "column")
         )?;
-        for place in places.iter().take(EXAMPLES) {
-            let check = checks.record(*place);
+        for index in indices.iter().take(EXAMPLES) {
+            let check = checks.record(*index);
             writeln!(out, "    {}", one_line(check.id.as_str()))?;
             // A class says less than what was seen.
             if check.class.is_some() {
                 writeln!(out, "      {}", summary_line(&check))?;
             }
         }
-        if places.len() > EXAMPLES {
-            let more = (places.len() - EXAMPLES) as u64;
+        if indices.len() > EXAMPLES {
+            let more = (indices.len() - EXAMPLES) as u64;
             writeln!(out, "    … and {} more", grouped(more))?;
         }
     }
     if kinds.len() > LIST_LIMIT {
         let more = &kinds[LIST_LIMIT..];
-        let checks = more.iter().map(|(_, places)| places.len() as u64).sum();
+        let checks = more.iter().map(|(_, indices)| indices.len() as u64).sum();
         let kinds = counted(more.len() as u64, "more kind");
         writeln!(out, "  … and {} of {kinds}", counted(checks, "check"))?;
     }

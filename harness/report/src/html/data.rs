@@ -1,5 +1,5 @@
-//! The data of the page, as compact as it can be: names are stored once and referred to by index, passing
-//! checks are counted, and only what is not simply right is shown in full. Field names are those of `report.js`.
+//! The data of the page, as compact as possible: names are stored once and referred to by index, passing checks are
+//! counted, and only failing, waived and known-failing checks are stored in full. Field names are those of `report.js`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use crate::command_line::command_line;
 use crate::details::{details, summary_line};
 use crate::index::Index;
 use crate::observed::pairs;
-use crate::recipe::{Advice, advise};
+use crate::recipe::{InitAdvice, advise_init};
 use crate::results::{Results, ScenariosByCheck, column_names, evidence_word};
 use crate::sides::Sides;
 use crate::status_counts::{Headline, StatusCounts, exit_meaning};
@@ -25,22 +25,25 @@ use allranks_model::names::RequirementId;
 use allranks_model::record::{CheckRecord, Column};
 use allranks_model::status::Status;
 
-/// Checks told in full; a run with more failures than that has one cause, not thousands.
+/// The number of checks that are shown in full; more failures than that have one cause, not thousands.
 const FINDINGS_LIMIT: usize = 3_000;
-/// Values listed of a parameter.
+/// The number of values that are listed of a parameter.
 const VALUES_LIMIT: usize = 12;
-/// Reasons listed in a cell, each in full.
+/// The number of reasons that are listed in a cell.
 const REASONS_LIMIT: usize = 100;
 
 /// Returns the recommended init recipes, as the page shows them.
 fn recipes<C: CheckSet>(results: &Results<C>) -> Vec<Recipe> {
-    let detailed = |advice: Advice| Recipe {
+    let detailed = |advice: InitAdvice| Recipe {
         backend: advice.subject(),
         recipe: advice.summary_line(),
         torch: advice.torch,
         failing: advice.failing,
     };
-    advise(&results.checks).into_iter().map(detailed).collect()
+    advise_init(&results.checks)
+        .into_iter()
+        .map(detailed)
+        .collect()
 }
 
 /// The data that the page's script reads.
@@ -60,13 +63,13 @@ pub(super) struct Data {
     /// The number of checks that are left out because there is no room.
     omitted: usize,
     scenarios: Vec<Scenario>,
-    /// What differs between versions of torch; none if there is one version only.
+    /// What differs between versions of torch; `None` if there is only one.
     versions: Option<VersionTable>,
-    /// What differs between backends, versions and drivers; none if there is one of each.
+    /// What differs between backends, versions and drivers; `None` if there is only one of each.
     sides: Option<SideTable>,
     /// Recommended init recipes, for backends that tried several.
     recipes: Vec<Recipe>,
-    /// What the runs before say; none if they were not looked at.
+    /// The trend over earlier runs; `None` if it was not asked for.
     trend: Option<TrendData>,
 }
 
@@ -79,20 +82,20 @@ struct Recipe {
     failing: Vec<(String, String)>,
 }
 
-/// Checks that stand differently with different versions of torch.
+/// The checks whose status differs between versions of torch.
 #[derive(Debug, Serialize)]
 struct VersionTable {
     torch: Vec<String>,
-    /// Checks that stand alike with all of them.
+    /// The number of checks that have the same status with all of them.
     alike: u64,
     rows: Vec<VersionRow>,
 }
 
-/// Requirements that stand differently on different sides.
+/// The requirements whose worst status differs between sides.
 #[derive(Debug, Serialize)]
 struct SideTable {
     names: Vec<String>,
-    /// Requirements that stand alike on all of them.
+    /// The number of requirements that have the same worst status on all of them.
     alike: u64,
     rows: Vec<SideRowData>,
 }
@@ -101,7 +104,7 @@ struct SideTable {
 struct SideRowData {
     requirement: String,
     sentence: String,
-    /// For each side the worst standing, how many checks have it, and how many there are; none if there is no check.
+    /// For each side: index of the worst status, number of checks with it, number of checks; `None` if there is no check.
     cells: Vec<Option<(usize, u64, u64)>>,
 }
 
@@ -109,7 +112,7 @@ struct SideRowData {
 struct VersionRow {
     what: String,
     checks: u64,
-    /// For each version a status; none if it has no such check.
+    /// For each version the index of a status; `None` if it has no such check.
     cells: Vec<Option<usize>>,
     why: String,
 }
@@ -173,11 +176,11 @@ struct Cell {
     column: usize,
     /// Pairs of status and count.
     counts: Vec<(usize, u64)>,
-    /// What passed: each parameter with its values, as indices of texts; how many values were left out.
+    /// Parameters of the checks that passed: name, values (indices of texts), number of values that are left out.
     passed: Vec<(usize, Vec<usize>, usize)>,
-    /// Elements compared in what passed, over all ranks.
+    /// The number of elements that were compared in checks that passed, over all ranks.
     elements: u64,
-    /// What was seen in any of its checks: name, value, in how many of them.
+    /// Observations: name, value, number of checks.
     observed: Vec<(usize, usize, u64)>,
     /// Why checks were refused or did not run: status, reason, count.
     reasons: Vec<(usize, usize, u64)>,
@@ -192,7 +195,7 @@ struct CheckDetail {
     status: usize,
     covers: Vec<usize>,
     scenario: Option<usize>,
-    /// What findings of one kind have in common: the class of a mismatch, or outcome and sentence.
+    /// What checks that fail alike have in common: the class of a mismatch, or outcome and summary.
     kind: String,
     /// The span of its scenario's timeline that is this check.
     span: String,
@@ -207,11 +210,11 @@ impl Data {
     }
 }
 
-/// What is gathered for a cell before it is made compact.
+/// The content of a cell before its texts are replaced by indices.
 #[derive(Default)]
 struct Gathered {
     counts: StatusCounts,
-    /// Of each parameter the values, as places in the index of values.
+    /// For each parameter its values, as indices of the list of values.
     params: BTreeMap<String, BTreeSet<u32>>,
     elements: u64,
     observed: BTreeMap<(String, String), u64>,
@@ -222,7 +225,7 @@ struct Collector<'a, C> {
     results: &'a Results<C>,
     columns: Vec<Column>,
     scenarios: ScenariosByCheck<'a>,
-    /// Whether an id alone does not tell which torch a result is of.
+    /// True if there are results with several versions of torch, so that an id alone does not identify one.
     has_versions: bool,
     cases: Index<String>,
     requirements: Index<String>,
@@ -280,8 +283,8 @@ impl<'a, C: CheckSet> Collector<'a, C> {
 
     fn column(&self, column: &Column) -> usize {
         // Every column of a record is in the list.
-        let place = self.columns.iter().position(|one| one == column);
-        place.unwrap_or(0)
+        let index = self.columns.iter().position(|one| one == column);
+        index.unwrap_or(0)
     }
 
     fn covers(&mut self, check: &CheckRecord) -> Vec<usize> {
@@ -319,11 +322,11 @@ impl<'a, C: CheckSet> Collector<'a, C> {
         let counts = Status::ALL.iter().copied().enumerate();
         let counts = counts.map(|(index, status)| (index, gathered.counts.count(status)));
         let texts = &mut self.texts;
-        let passed = gathered.params.into_iter().map(|(name, places)| {
-            let left_out = places.len().saturating_sub(VALUES_LIMIT);
-            let seen = places
+        let passed = gathered.params.into_iter().map(|(name, indices)| {
+            let left_out = indices.len().saturating_sub(VALUES_LIMIT);
+            let seen = indices
                 .iter()
-                .filter_map(|place| values.get(*place as usize));
+                .filter_map(|index| values.get(*index as usize));
             let mut seen: Vec<&NaturalOrder> = seen.collect();
             seen.sort_unstable();
             let seen = seen.into_iter().take(VALUES_LIMIT);
@@ -350,16 +353,16 @@ impl<'a, C: CheckSet> Collector<'a, C> {
         }
     }
 
-    /// Returns the checks that are shown in full, failing ones first, and how many there was no room for.
+    /// Returns the checks that are shown in full, failing ones first, and the number of those beyond the limit.
     fn findings(&mut self) -> (Vec<CheckDetail>, usize) {
         let results = self.results;
         let checks = &results.checks;
-        let detailed = checks.places_where(|check| is_detailed(check.status()));
+        let detailed = checks.indices_where(|check| is_detailed(check.status()));
         let mut detailed: Vec<usize> = detailed.collect();
-        detailed.sort_by_key(|place| checks.brief(*place).status());
+        detailed.sort_by_key(|index| checks.brief(*index).status());
         let omitted = detailed.len().saturating_sub(FINDINGS_LIMIT);
         detailed.truncate(FINDINGS_LIMIT);
-        let detailed = detailed.into_iter().map(|place| checks.record(place));
+        let detailed = detailed.into_iter().map(|index| checks.record(index));
         let findings = detailed.map(|check| self.finding(&check));
         (findings.collect(), omitted)
     }
@@ -377,7 +380,7 @@ impl<'a, C: CheckSet> Collector<'a, C> {
             column: self.column(&check.column),
             status: check.status().index(),
             covers: self.covers(check),
-            scenario: self.scenarios.place(check),
+            scenario: self.scenarios.index(check),
             kind: clip(&kind, 200),
             span: id
                 .split_once('#')
@@ -390,7 +393,7 @@ impl<'a, C: CheckSet> Collector<'a, C> {
         }
     }
 
-    /// Returns an id that no result with another torch or label has.
+    /// Appends label and torch to an id, if results of the same id may differ in them.
     fn unique(&self, id: String, column: &Column) -> String {
         let id = match column.label.is_empty() {
             true => id,
@@ -415,16 +418,16 @@ impl<'a, C: CheckSet> Collector<'a, C> {
         let drawn = drawn(&self.results.scenarios, &with_findings);
         let scenarios = self.results.scenarios.iter().enumerate();
         scenarios
-            .map(|(place, scenario)| {
+            .map(|(index, scenario)| {
                 let case = self.cases.of(&one_line(scenario.case.as_str()));
                 let column = self.column(&scenario.column);
                 let id = self.unique(one_line(scenario.id.as_str()), &scenario.column);
-                Scenario::of(scenario, id, case, column, drawn.contains(&place))
+                Scenario::of(scenario, id, case, column, drawn.contains(&index))
             })
             .collect()
     }
 
-    /// Titles of cases, as their scenarios tell them.
+    /// Returns the titles of cases, taken from their scenarios.
     fn titles(&self) -> BTreeMap<String, String> {
         let scenarios = self.results.scenarios.iter();
         let titles = scenarios.map(|one| (one_line(one.case.as_str()), one_line(&one.title)));
@@ -453,7 +456,7 @@ impl Gathered {
     }
 }
 
-/// A value of a parameter; numbers come in the order of their size.
+/// A value of a parameter. Numbers are ordered by size.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct NaturalOrder {
     number: Option<u64>,

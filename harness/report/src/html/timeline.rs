@@ -95,15 +95,15 @@ pub(super) fn drawn(
     with_findings: &BTreeSet<usize>,
 ) -> BTreeSet<usize> {
     let mut order: Vec<usize> = (0..scenarios.len()).collect();
-    order.sort_by_key(|place| !with_findings.contains(place));
+    order.sort_by_key(|index| !with_findings.contains(index));
     let mut room = SPANS_LIMIT;
     let mut drawn = BTreeSet::new();
-    for place in order {
-        let ranks = scenarios[place].ranks.iter();
+    for index in order {
+        let ranks = scenarios[index].ranks.iter();
         let spans: usize = ranks.map(|rank| rank.spans.len()).sum();
         if spans <= room {
             room -= spans;
-            drawn.insert(place);
+            drawn.insert(index);
         }
     }
     drawn

@@ -5,23 +5,24 @@ use serde::Serialize;
 
 use crate::text::{day, one_line};
 use crate::trend::text::changed;
-use crate::trend::{Course, Group, Trend};
+use crate::trend::{CheckGroup, Trend, TrendState};
 
-/// Checks whose runs are drawn; the stored runs have all.
+/// The number of checks whose runs are drawn.
 const CHECKS_LIMIT: usize = 5_000;
 
 /// A trend as the page draws it.
 #[derive(Debug, Serialize)]
 pub(super) struct TrendData {
-    nights: Vec<NightData>,
+    #[serde(rename = "nights")]
+    runs: Vec<RunData>,
     groups: Vec<GroupData>,
     checks: Vec<CheckData>,
-    /// How many checks are steady.
+    /// The number of steady checks.
     steady: u64,
     turned: NewTurns,
 }
 
-/// How many checks turned in the newest run.
+/// The number of checks whose result changed in the newest run, by state.
 #[derive(Debug, Default, Serialize)]
 struct NewTurns {
     broken: u64,
@@ -30,7 +31,7 @@ struct NewTurns {
 }
 
 #[derive(Debug, Serialize)]
-struct NightData {
+struct RunData {
     name: String,
     day: String,
     is_whole: bool,
@@ -43,7 +44,8 @@ struct NightData {
 
 #[derive(Debug, Serialize)]
 struct GroupData {
-    course: String,
+    #[serde(rename = "course")]
+    state: String,
     symbol: &'static str,
     words: String,
     kind: String,
@@ -72,17 +74,17 @@ struct CheckData {
 
 impl TrendData {
     pub(super) fn of(trend: &Trend) -> Self {
-        let steady = trend.courses.iter();
-        let steady = steady.filter(|(course, _)| course.is_steady());
-        let group = |group: &Group| {
-            let (since, changed) = match &group.turn {
-                Some(turn) => (trend.since(turn), changed(turn)),
+        let steady = trend.states.iter();
+        let steady = steady.filter(|(state, _)| state.is_steady());
+        let group = |group: &CheckGroup| {
+            let (since, changed) = match &group.transition {
+                Some(transition) => (trend.since(transition), changed(transition)),
                 None => Default::default(),
             };
             GroupData {
-                course: group.course.words().to_owned(),
-                symbol: group.course.symbol(),
-                words: group.words(),
+                state: group.state.label().to_owned(),
+                symbol: group.state.symbol(),
+                words: group.label(),
                 kind: one_line(&group.kind),
                 checks: group.checks,
                 since: one_line(&since),
@@ -91,30 +93,30 @@ impl TrendData {
                 cases: lines(&group.cases),
                 owners: lines(&group.owners),
                 example: one_line(group.example.as_str()),
-                marks: places(&group.marks),
+                marks: status_indices(&group.marks),
                 failed: group.rate().text(),
             }
         };
         let mut turned = NewTurns::default();
         for check in &trend.checks {
             match check.newly() {
-                Some(Course::Broken) => turned.broken += 1,
-                Some(Course::Fixed) => turned.fixed += 1,
-                Some(Course::Lost) => turned.lost += 1,
+                Some(TrendState::Broken) => turned.broken += 1,
+                Some(TrendState::Fixed) => turned.fixed += 1,
+                Some(TrendState::Lost) => turned.lost += 1,
                 _ => {}
             }
         }
-        let checks = trend.checks.iter().filter(|one| !one.course.is_steady());
-        let nights = trend.nights.iter().map(|night| NightData {
-            name: one_line(&night.name),
-            day: day(night.started),
-            is_whole: night.is_whole,
-            missing: night.missing,
+        let checks = trend.checks.iter().filter(|one| !one.state.is_steady());
+        let past_runs = trend.runs.iter().map(|past_run| RunData {
+            name: one_line(&past_run.name),
+            day: day(past_run.started),
+            is_whole: past_run.is_whole,
+            missing: past_run.missing,
             counts: Status::ALL
                 .iter()
-                .map(|status| night.counts.get(status).copied().unwrap_or(0))
+                .map(|status| past_run.counts.get(status).copied().unwrap_or(0))
                 .collect(),
-            changes: night
+            changes: past_run
                 .changes
                 .iter()
                 .map(|change| {
@@ -126,22 +128,22 @@ impl TrendData {
                 .collect(),
         });
         Self {
-            nights: nights.collect(),
+            runs: past_runs.collect(),
             turned,
             groups: trend.groups.iter().map(group).collect(),
             steady: steady.map(|(_, count)| count).sum(),
             checks: checks
                 .take(CHECKS_LIMIT)
                 .map(|check| {
-                    let (since, changed) = match &check.turn {
-                        Some(turn) => (trend.since(turn), changed(turn)),
+                    let (since, changed) = match &check.transition {
+                        Some(transition) => (trend.since(transition), changed(transition)),
                         None => Default::default(),
                     };
                     CheckData {
                         id: one_line(check.id.as_str()),
                         column: one_line(&check.column),
-                        words: check.course.words(),
-                        marks: places(&check.marks),
+                        words: check.state.label(),
+                        marks: status_indices(&check.marks),
                         failed: check.rate().text(),
                         owners: lines(&check.owners),
                         since: one_line(&since),
@@ -157,8 +159,8 @@ fn lines(list: &[String]) -> Vec<String> {
     list.iter().map(|text| one_line(text)).collect()
 }
 
-/// Indices of statuses; −1 where a run has no record.
-fn places(marks: &[Option<Status>]) -> Vec<i8> {
-    let place = |status: Status| i8::try_from(status.index()).unwrap_or(-1);
-    marks.iter().map(|mark| mark.map_or(-1, place)).collect()
+/// Returns the index of each status; −1 where a run has no record.
+fn status_indices(marks: &[Option<Status>]) -> Vec<i8> {
+    let index_of = |status: Status| i8::try_from(status.index()).unwrap_or(-1);
+    marks.iter().map(|mark| mark.map_or(-1, index_of)).collect()
 }

@@ -61,9 +61,9 @@ impl<'a, C: CheckSet> CaseMaker<'a, C> {
         }
     }
 
-    /// Returns the case of the check at a place; `class` is how its class begins.
-    pub(super) fn check(&mut self, place: usize, class: &str) -> (TestCase, CaseExtra) {
-        let check = self.results.checks.record(place);
+    /// Returns the case of the check with this index. `class` is the beginning of its class name.
+    pub(super) fn check(&mut self, index: usize, class: &str) -> (TestCase, CaseExtra) {
+        let check = self.results.checks.record(index);
         let class = format!("{class}.{}", dotted(check.case.as_str()));
         (self.case_of(&check, &class), case_extra(&check))
     }

@@ -1,5 +1,5 @@
-//! Divides results into JUnit suites: one for each column, and one for problems of the run. Cases are only counted here; `case` makes
-//! them, one at a time.
+//! Divides results into JUnit suites: one for each column, and one for problems of the run. Cases are only counted here; `case`
+//! makes them, one at a time.
 
 use std::collections::BTreeSet;
 
@@ -36,8 +36,8 @@ pub(super) struct SuiteDraft {
 /// The cases of a suite.
 #[derive(Debug)]
 pub(super) enum Cases {
-    /// The checks at these places; the names of their classes begin with `class`.
-    Checks { class: String, places: Vec<usize> },
+    /// The checks with these indices; their class names begin with `class`.
+    Checks { class: String, indices: Vec<usize> },
     /// Problems of the run that belong to no check.
     RunProblems(Vec<RunProblem>),
 }
@@ -81,15 +81,15 @@ fn column_suite<C: CheckSet>(results: &Results<C>, column: &Column, name: &str) 
         .map(|scenario| scenario.start_ms)
         .min();
     let checks = &results.checks;
-    let places: Vec<usize> = checks.places_where(|one| one.column == column).collect();
+    let indices: Vec<usize> = checks.indices_where(|one| one.column == column).collect();
     let mut totals = Totals::default();
-    for place in &places {
-        let brief = checks.brief(*place);
+    for index in &indices {
+        let brief = checks.brief(*index);
         totals.tests += 1;
         totals.time += one_case_time(brief.duration_us);
         match brief.status() {
             Status::Passed => {}
-            Status::NotRun if is_interrupted(&checks.record(*place)) => totals.errors += 1,
+            Status::NotRun if is_interrupted(&checks.record(*index)) => totals.errors += 1,
             Status::Refused | Status::KnownFailure | Status::Waived | Status::NotRun => {
                 totals.skipped += 1;
             }
@@ -105,7 +105,7 @@ fn column_suite<C: CheckSet>(results: &Results<C>, column: &Column, name: &str) 
         totals,
         cases: Cases::Checks {
             class: dotted(name),
-            places,
+            indices,
         },
     }
 }

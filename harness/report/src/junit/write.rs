@@ -77,8 +77,8 @@ fn write_suite<C: CheckSet>(
     start(writer, "testsuite", &attributes).write_inner_content(|writer| {
         write_properties(writer, &suite.properties)?;
         match &suite.cases {
-            Cases::Checks { class, places } => places.iter().try_for_each(|place| {
-                let (case, extra) = maker.check(*place, class);
+            Cases::Checks { class, indices } => indices.iter().try_for_each(|index| {
+                let (case, extra) = maker.check(*index, class);
                 write_case(writer, &case, &extra, dialect)
             }),
             Cases::RunProblems(all) => all.iter().try_for_each(|problem| {

@@ -4,16 +4,16 @@ use std::io::{self, Write};
 
 use allranks_model::status::Status;
 
-use super::{Change, CheckTrend, Group, NightCounts, Trend, Turn};
+use super::{CheckGroup, CheckTrend, FactChange, RunCounts, Transition, Trend};
 use crate::text::{clip, counted, day, grouped};
-use crate::trend::Course;
+use crate::trend::TrendState;
 use crate::wilson::Rate;
 
-/// Groups told in full; the others are counted.
+/// The number of groups that are written in full; the others are counted.
 const GROUP_LIMIT: usize = 12;
-/// Columns and changes listed of a group.
+/// The number of columns, cases or changes that are listed of a group.
 const LIST_LIMIT: usize = 6;
-/// Checks listed one by one.
+/// The number of checks that are listed one by one.
 const CHECK_LIMIT: usize = 50;
 
 impl Trend {
@@ -22,13 +22,13 @@ impl Trend {
     /// # Errors
     /// The stream could not be written to.
     pub fn write(&self, out: &mut impl Write, with_checks: bool) -> io::Result<()> {
-        let (Some(first), Some(last)) = (self.nights.first(), self.nights.last()) else {
+        let (Some(first), Some(last)) = (self.runs.first(), self.runs.last()) else {
             return writeln!(out, "no runs are stored of pipeline {}", self.pipeline);
         };
         writeln!(
             out,
             "{} of pipeline {}, {} to {}\n",
-            counted(self.nights.len() as u64, "run"),
+            counted(self.runs.len() as u64, "run"),
             self.pipeline,
             day(first.started),
             day(last.started)
@@ -57,37 +57,37 @@ impl Trend {
             writeln!(out)?;
         }
         let width = self
-            .nights
+            .runs
             .iter()
-            .map(|night| night.name.chars().count())
+            .map(|past_run| past_run.name.chars().count())
             .max()
             .unwrap_or(0)
             .min(24);
-        for night in &self.nights {
-            write_night(out, night, width)?;
+        for past_run in &self.runs {
+            write_run(out, past_run, width)?;
         }
-        let courses = self.courses.iter();
-        let courses: Vec<String> = courses
-            .map(|(course, count)| format!("{} {}", grouped(*count), course.words()))
+        let states = self.states.iter();
+        let states: Vec<String> = states
+            .map(|(state, count)| format!("{} {}", grouped(*count), state.label()))
             .collect();
-        writeln!(out, "\nchecks: {}", courses.join(", "))
+        writeln!(out, "\nchecks: {}", states.join(", "))
     }
 
-    fn write_group(&self, out: &mut impl Write, group: &Group) -> io::Result<()> {
-        let course = group.words();
+    fn write_group(&self, out: &mut impl Write, group: &CheckGroup) -> io::Result<()> {
+        let state = group.label();
         let kind = match group.kind.is_empty() {
             true => String::new(),
             false => format!("  {}", group.kind),
         };
         writeln!(
             out,
-            "{} {course}  {}{kind}",
-            group.course.symbol(),
+            "{} {state}  {}{kind}",
+            group.state.symbol(),
             counted(group.checks, "check")
         )?;
-        if let Some(turn) = &group.turn {
-            line(out, "since", &self.since(turn))?;
-            line(out, "changed", &changed(turn))?;
+        if let Some(transition) = &group.transition {
+            line(out, "since", &self.since(transition))?;
+            line(out, "changed", &changed(transition))?;
         }
         if group.marks.last() == Some(&Some(Status::UnexpectedPass)) {
             line(
@@ -96,10 +96,10 @@ impl Trend {
                 "it passes: its entry in the expectations has to go",
             )?;
         }
-        line(out, "columns", &listed(&group.columns))?;
-        line(out, "cases", &listed(&group.cases))?;
+        line(out, "columns", &list_text(&group.columns))?;
+        line(out, "cases", &list_text(&group.cases))?;
         line(out, "example", group.example.as_str())?;
-        line(out, "runs", &strip(&group.marks))?;
+        line(out, "runs", &symbols(&group.marks))?;
         line(out, "failed", &format!("in {}", group.rate().text()))?;
         line(out, "owners", &group.owners.join(" "))?;
         writeln!(out)
@@ -111,36 +111,38 @@ impl Trend {
             "{}  {}\n  {}  failed in {}, {}",
             check.id,
             check.column,
-            strip(&check.marks),
+            symbols(&check.marks),
             check.rate().text(),
-            check.course.words()
+            check.state.label()
         )
     }
 
-    /// `n12 (2026-11-12)`, and which run was the last before where those between say nothing.
-    pub(crate) fn since(&self, turn: &Turn) -> String {
+    /// Returns the run after a transition, `n12 (2026-11-12)`, and the run before it if runs between them do not count.
+    pub(crate) fn since(&self, transition: &Transition) -> String {
         let name = |place: usize| {
-            let night = &self.nights[place];
-            format!("{} ({})", night.name, day(night.started))
+            let past_run = &self.runs[place];
+            format!("{} ({})", past_run.name, day(past_run.started))
         };
-        let after = name(turn.after);
-        match turn.before {
-            Some(before) if before + 1 < turn.after => format!(
+        let after = name(transition.after);
+        match transition.before {
+            Some(before) if before + 1 < transition.after => format!(
                 "{after}; the last before was {}, with nothing known of {} between",
                 name(before),
-                counted((turn.after - before - 1) as u64, "run")
+                counted((transition.after - before - 1) as u64, "run")
             ),
             Some(_) | None => after,
         }
     }
 }
 
-impl Group {
-    /// Returns what happened to the checks, in words: `newly broken`, `flaky`.
-    pub(crate) fn words(&self) -> String {
-        match (self.is_new, self.course) {
-            (true, Course::Broken | Course::Fixed) => format!("newly {}", self.course.words()),
-            _ => self.course.words().to_owned(),
+impl CheckGroup {
+    /// Returns the state of the checks: `newly broken`, `flaky`.
+    pub(crate) fn label(&self) -> String {
+        match (self.is_new, self.state) {
+            (true, TrendState::Broken | TrendState::Fixed) => {
+                format!("newly {}", self.state.label())
+            }
+            _ => self.state.label().to_owned(),
         }
     }
 
@@ -163,26 +165,26 @@ impl CheckTrend {
     }
 }
 
-/// Returns what changed where the outcome of a check changed, in one line.
+/// Returns in one line what differs between the environments before and after a transition.
 #[must_use]
-pub(crate) fn changed(turn: &Turn) -> String {
-    if !turn.is_known {
-        return match turn.changes.is_empty() {
+pub(crate) fn changed(transition: &Transition) -> String {
+    if !transition.is_known {
+        return match transition.changes.is_empty() {
             true => "not known: the environment of one of the runs was not stored".to_owned(),
-            false => format!("{} (and more is not known)", changes(&turn.changes)),
+            false => format!("{} (and more is not known)", changes(&transition.changes)),
         };
     }
-    match turn.changes.is_empty() {
+    match transition.changes.is_empty() {
         true => "nothing that is recorded of the environment".to_owned(),
-        false => changes(&turn.changes),
+        false => changes(&transition.changes),
     }
 }
 
-/// `torch 2.10.0 → 2.11.0; driver 580.1 → 580.2`.
-fn changes(changes: &[Change]) -> String {
+/// Returns changes as text: `torch 2.10.0 → 2.11.0; driver 580.1 → 580.2`.
+fn changes(changes: &[FactChange]) -> String {
     let side = |value: &Option<String>| value.clone().unwrap_or_else(|| "none".to_owned());
-    let told = changes.iter().take(LIST_LIMIT);
-    let told: Vec<String> = told
+    let text = changes.iter().take(LIST_LIMIT);
+    let text: Vec<String> = text
         .map(|change| {
             format!(
                 "{} {} → {}",
@@ -192,24 +194,25 @@ fn changes(changes: &[Change]) -> String {
             )
         })
         .collect();
-    let told = told.join("; ");
+    let text = text.join("; ");
     match changes.len().checked_sub(LIST_LIMIT) {
-        None | Some(0) => told,
-        Some(more) => format!("{told}; and {more} more"),
+        None | Some(0) => text,
+        Some(more) => format!("{text}; and {more} more"),
     }
 }
 
-pub(crate) fn listed(list: &[String]) -> String {
-    let told = list.iter().take(LIST_LIMIT).cloned().collect::<Vec<_>>();
-    let told = told.join(", ");
+/// Returns the first items of a list, and the number of the others.
+pub(crate) fn list_text(list: &[String]) -> String {
+    let text = list.iter().take(LIST_LIMIT).cloned().collect::<Vec<_>>();
+    let text = text.join(", ");
     match list.len().checked_sub(LIST_LIMIT) {
-        None | Some(0) => told,
-        Some(more) => format!("{told}, and {more} more"),
+        None | Some(0) => text,
+        Some(more) => format!("{text}, and {more} more"),
     }
 }
 
 /// Returns one character for each run, the oldest first; `·` where a run has no record.
-pub(crate) fn strip(marks: &[Option<Status>]) -> String {
+pub(crate) fn symbols(marks: &[Option<Status>]) -> String {
     marks
         .iter()
         .map(|mark| mark.map_or("·", Status::symbol))
@@ -223,26 +226,26 @@ fn line(out: &mut impl Write, label: &str, text: &str) -> io::Result<()> {
     }
 }
 
-fn write_night(out: &mut impl Write, night: &NightCounts, width: usize) -> io::Result<()> {
-    let name = clip(&night.name, 24);
-    let counts = night.counts.iter();
+fn write_run(out: &mut impl Write, past_run: &RunCounts, width: usize) -> io::Result<()> {
+    let name = clip(&past_run.name, 24);
+    let counts = past_run.counts.iter();
     let mut counts: Vec<String> = counts
         .map(|(status, count)| format!("{} {}", grouped(*count), status.word()))
         .collect();
-    if night.missing > 0 {
-        counts.push(format!("{} without a record", grouped(night.missing)));
+    if past_run.missing > 0 {
+        counts.push(format!("{} without a record", grouped(past_run.missing)));
     }
-    if !night.is_whole {
+    if !past_run.is_whole {
         counts.push("not whole".to_owned());
     }
-    let told = match night.changes.is_empty() {
+    let text = match past_run.changes.is_empty() {
         true => String::new(),
-        false => format!("  [{}]", changes(&night.changes)),
+        false => format!("  [{}]", changes(&past_run.changes)),
     };
     writeln!(
         out,
-        "{}  {name:<width$}  {}{told}",
-        day(night.started),
+        "{}  {name:<width$}  {}{text}",
+        day(past_run.started),
         counts.join(", ")
     )
 }

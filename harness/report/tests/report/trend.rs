@@ -1,8 +1,8 @@
 //! The course of a check over many runs: what is broken, flaky or fixed, and what only looks like it.
 
 use allranks_model::outcome::{Outcome, Verdict};
-use allranks_report::nights::{Facts, Nights};
-use allranks_report::trend::{Course, Trend, TrendQuery};
+use allranks_report::past_runs::{Facts, PastRuns};
+use allranks_report::trend::{Trend, TrendQuery, TrendState};
 
 use crate::sample;
 
@@ -11,11 +11,11 @@ use crate::sample;
 /// environment; `?` is not known.
 fn look(runs: &str, environments: &str) -> Trend {
     assert_eq!(runs.len(), environments.len());
-    let mut nights = Nights::new("nightly");
-    for (night, (run, environment)) in runs.chars().zip(environments.chars()).enumerate() {
+    let mut past_runs = PastRuns::new("nightly");
+    for (past_run, (run, environment)) in runs.chars().zip(environments.chars()).enumerate() {
         let mut results = sample::results(sample::Shape::default());
-        results.run.name = format!("n{night}");
-        results.run.started = 86_400 * night as u64;
+        results.run.name = format!("n{past_run}");
+        results.run.started = 86_400 * past_run as u64;
         let mut check = sample::passing_check(0);
         (check.outcome, check.verdict) = match run {
             'P' => (Outcome::Pass, Verdict::Expected),
@@ -33,63 +33,63 @@ fn look(runs: &str, environments: &str) -> Trend {
             '?' => Facts::new(),
             other => Facts::from([("kernel".to_owned(), other.to_string())]),
         };
-        nights.push(&results, facts);
+        past_runs.push(&results, facts);
     }
-    let question = TrendQuery {
+    let query = TrendQuery {
         with_steady: true,
         ..TrendQuery::default()
     };
-    Trend::of(&nights, &question)
+    Trend::of(&past_runs, &query)
 }
 
-fn course(runs: &str, environments: &str) -> Course {
-    look(runs, environments).checks[0].course
+fn state(runs: &str, environments: &str) -> TrendState {
+    look(runs, environments).checks[0].state
 }
 
 #[test]
 fn a_check_that_turned_once_is_broken_or_fixed() {
     for (runs, environments, wanted) in [
-        ("PPPP", "aaaa", Course::Steady),
-        ("PRPR", "abab", Course::Steady),
-        ("PPPF", "aaab", Course::Broken),
+        ("PPPP", "aaaa", TrendState::Steady),
+        ("PRPR", "abab", TrendState::Steady),
+        ("PPPF", "aaab", TrendState::Broken),
         // Nothing that is recorded changed, and still it broke: a cable may have.
-        ("PPPF", "aaaa", Course::Broken),
-        ("PPFF", "aaaa", Course::Broken),
-        ("RRFF", "aabb", Course::Broken),
-        ("FFPP", "aabb", Course::Fixed),
-        ("KKUU", "aabb", Course::Fixed),
-        ("FFFF", "abcd", Course::Failing),
-        ("KKKK", "abcd", Course::Excused),
-        ("PPKK", "aabb", Course::Excused),
-        ("NNTN", "aaaa", Course::Unknown),
-        ("PPPN", "aaaa", Course::Lost),
-        ("PPP.", "aaaa", Course::Lost),
+        ("PPPF", "aaaa", TrendState::Broken),
+        ("PPFF", "aaaa", TrendState::Broken),
+        ("RRFF", "aabb", TrendState::Broken),
+        ("FFPP", "aabb", TrendState::Fixed),
+        ("KKUU", "aabb", TrendState::Fixed),
+        ("FFFF", "abcd", TrendState::Failing),
+        ("KKKK", "abcd", TrendState::Excused),
+        ("PPKK", "aabb", TrendState::Excused),
+        ("NNTN", "aaaa", TrendState::Unknown),
+        ("PPPN", "aaaa", TrendState::Lost),
+        ("PPP.", "aaaa", TrendState::Lost),
         // A harness that failed says nothing of the backend.
-        ("PPPT", "aaaa", Course::Lost),
-        ("PTTP", "aaaa", Course::Steady),
+        ("PPPT", "aaaa", TrendState::Lost),
+        ("PTTP", "aaaa", TrendState::Steady),
     ] {
-        assert_eq!(course(runs, environments), wanted, "{runs} {environments}");
+        assert_eq!(state(runs, environments), wanted, "{runs} {environments}");
     }
 }
 
 #[test]
 fn a_check_is_flaky_if_it_turns_by_itself() {
     for (runs, environments, wanted) in [
-        ("PPFPP", "aaaaa", Course::Flaky),
-        ("FFPFF", "aaaaa", Course::Flaky),
-        ("PPFPF", "aaaaa", Course::Flaky),
-        ("PNF.P", "aaaaa", Course::Flaky),
+        ("PPFPP", "aaaaa", TrendState::Flaky),
+        ("FFPFF", "aaaaa", TrendState::Flaky),
+        ("PPFPF", "aaaaa", TrendState::Flaky),
+        ("PNF.P", "aaaaa", TrendState::Flaky),
         // Broken by one change, and fixed by another.
-        ("PPFPP", "aabcc", Course::Fixed),
+        ("PPFPP", "aabcc", TrendState::Fixed),
         // What is not known proves nothing.
-        ("PPFPP", "?????", Course::Fixed),
+        ("PPFPP", "?????", TrendState::Fixed),
         // To and fro, whatever changed.
-        ("PFPFP", "abcde", Course::Flaky),
+        ("PFPFP", "abcde", TrendState::Flaky),
         // Flaky once, and now it does not come back.
-        ("PFPPPFFF", "aaaaabbb", Course::Broken),
-        ("PFPPPFF", "aaaaabb", Course::Flaky),
+        ("PFPPPFFF", "aaaaabbb", TrendState::Broken),
+        ("PFPPPFF", "aaaaabb", TrendState::Flaky),
     ] {
-        assert_eq!(course(runs, environments), wanted, "{runs} {environments}");
+        assert_eq!(state(runs, environments), wanted, "{runs} {environments}");
     }
 }
 

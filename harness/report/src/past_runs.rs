@@ -1,4 +1,4 @@
-//! What became of each check over many runs: the input of [`Trend`](crate::trend::Trend). A run that was cut off is kept as that,
+//! The status of each check in many runs: the input of [`Trend`](crate::trend::Trend). A run that was cut off is marked as such,
 //! and a check without a record has no mark: it is never taken for a pass.
 
 use std::borrow::Cow;
@@ -13,15 +13,15 @@ use crate::details::summary_line;
 use crate::results::Results;
 use crate::text::{clip, one_line};
 
-/// Longest text of a mark, in bytes.
+/// The longest [`Mark::kind`], in bytes.
 const KIND_LIMIT: usize = 200;
 
-/// What is known of the environment of a run: `torch` → `2.11.0`, `kernel` → `Linux 6.1.0`. Empty if nothing is.
+/// The environment of a run, as far as it is known: `torch` → `2.11.0`, `kernel` → `Linux 6.1.0`.
 pub type Facts = BTreeMap<String, String>;
 
 /// One stored run, with the facts of its environment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Night {
+pub struct PastRun {
     /// Name of the run.
     pub name: String,
     /// When it began, in seconds since the Unix epoch.
@@ -34,14 +34,14 @@ pub struct Night {
     pub facts: Facts,
 }
 
-/// What a run said of one check.
+/// The result of one check in one run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
     /// The status of the check.
     pub status: Status,
-    /// Torch's version that its ranks had, as a place in [`Nights::texts`].
+    /// The version of torch that its ranks reported, as an index of [`PastRuns::texts`].
     pub torch: usize,
-    /// What went wrong, as a place in [`Nights::texts`]; the place of the empty text for a pass.
+    /// What went wrong, as an index of [`PastRuns::texts`]; that of the empty text for a pass.
     pub kind: usize,
 }
 
@@ -61,23 +61,23 @@ pub struct Series {
     pub marks: Vec<Option<Mark>>,
 }
 
-/// Runs of one pipeline, the oldest first, and every check of theirs.
+/// The runs of one pipeline, the oldest first, and the marks of their checks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Nights {
+pub struct PastRuns {
     /// Name of the pipeline.
     pub pipeline: String,
     /// The runs.
-    pub nights: Vec<Night>,
+    pub runs: Vec<PastRun>,
     /// The checks.
     pub series: Vec<Series>,
     /// Texts that marks share.
     pub texts: Vec<String>,
-    places: HashMap<(CheckId, Column), usize>,
-    text_places: HashMap<String, usize>,
+    indices: HashMap<(CheckId, Column), usize>,
+    text_indices: HashMap<String, usize>,
 }
 
-impl Nights {
-    /// No runs yet, of a pipeline of this name.
+impl PastRuns {
+    /// Makes an empty list of runs for a pipeline.
     #[must_use]
     pub fn new(pipeline: impl Into<String>) -> Self {
         Self {
@@ -86,9 +86,9 @@ impl Nights {
         }
     }
 
-    /// Takes one more run, which is newer than those before it.
+    /// Adds a run, which must be newer than all others.
     pub fn push<C: CheckSet>(&mut self, results: &Results<C>, facts: Facts) {
-        self.begin(Night::of(results, facts));
+        self.begin(PastRun::of(results, facts));
         for (column, check) in series_of(results) {
             let mark = self.mark(
                 check.status(),
@@ -99,15 +99,15 @@ impl Nights {
         }
     }
 
-    /// Begins the marks of one more run.
-    pub fn begin(&mut self, night: Night) {
-        self.nights.push(night);
+    /// Adds a run without marks; [`put`](Self::put) adds those.
+    pub fn begin(&mut self, past_run: PastRun) {
+        self.runs.push(past_run);
         for series in &mut self.series {
             series.marks.push(None);
         }
     }
 
-    /// Returns a mark; its texts are stored once.
+    /// Makes a mark. Equal texts are stored once.
     pub fn mark(&mut self, status: Status, torch: &str, kind: &str) -> Mark {
         Mark {
             status,
@@ -116,7 +116,8 @@ impl Nights {
         }
     }
 
-    /// Puts a mark of the newest run. Of two marks of one check the worse stays, as in a run that repeats its checks.
+    /// Adds a mark to the newest run. If it has one of this check already, as in a run that repeats its checks, the worse one
+    /// stays.
     ///
     /// # Panics
     /// No run was begun.
@@ -128,10 +129,10 @@ impl Nights {
         covers: &[RequirementId],
         mark: Mark,
     ) {
-        let count = self.nights.len();
+        let count = self.runs.len();
         let key = (id.clone(), column);
-        let place = match self.places.get(&key) {
-            Some(place) => *place,
+        let index = match self.indices.get(&key) {
+            Some(index) => *index,
             None => {
                 self.series.push(Series {
                     id: id.clone(),
@@ -140,30 +141,30 @@ impl Nights {
                     covers: covers.to_vec(),
                     marks: vec![None; count],
                 });
-                self.places.insert(key, self.series.len() - 1);
+                self.indices.insert(key, self.series.len() - 1);
                 self.series.len() - 1
             }
         };
-        let last = self.series[place].marks.last_mut();
+        let last = self.series[index].marks.last_mut();
         let last = last.expect("a run was begun");
-        if last.is_none_or(|there| mark.status < there.status) {
+        if last.is_none_or(|known| mark.status < known.status) {
             *last = Some(mark);
         }
     }
 
     fn text(&mut self, text: &str) -> usize {
-        if let Some(place) = self.text_places.get(text) {
-            return *place;
+        if let Some(index) = self.text_indices.get(text) {
+            return *index;
         }
         self.texts.push(text.to_owned());
-        self.text_places
+        self.text_indices
             .insert(text.to_owned(), self.texts.len() - 1);
         self.texts.len() - 1
     }
 }
 
-impl Night {
-    /// Returns what is stored of a run itself.
+impl PastRun {
+    /// Takes name, start and completeness of a run from its results.
     #[must_use]
     pub fn of<C: CheckSet>(results: &Results<C>, facts: Facts) -> Self {
         Self {
@@ -176,7 +177,7 @@ impl Night {
     }
 }
 
-/// Iterates over the checks of a run with the columns of their series.
+/// Iterates over the checks of a run, each with the column of its [`Series`].
 pub fn series_of<C: CheckSet>(
     results: &Results<C>,
 ) -> impl Iterator<Item = (Column, Cow<'_, CheckRecord>)> {
@@ -206,7 +207,7 @@ pub fn series_of<C: CheckSet>(
     })
 }
 
-/// Returns what checks that fail alike have in common: the class, or outcome and sentence; empty for a pass.
+/// Returns what checks that fail alike have in common: the class, or outcome and summary; empty for a pass.
 #[must_use]
 pub fn kind_of(check: &CheckRecord) -> String {
     let kind = match (&check.class, check.status()) {

@@ -1,42 +1,42 @@
-//! The course that one check took over the runs.
+//! The state of one check over the runs, such as broken, flaky or fixed.
 
 use allranks_model::status::Status;
 use serde::Serialize;
 
-use super::{Changes, Turn};
+use super::{Changes, Transition};
 use crate::facts::KERNEL;
-use crate::nights::{Mark, Night, Series};
+use crate::past_runs::{Mark, PastRun, Series};
 
-/// What became of a check; the order is that in which people want to know.
+/// The state of a check after all runs; the most urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Course {
-    /// It passed, and fails since.
+pub enum TrendState {
+    /// It passed, and has failed in every later run.
     Broken,
-    /// It passes and fails by turns: twice without any recorded change of the environment, or four times whatever changed.
+    /// Its result changes again and again: there and back without a recorded change of the environment, or four times in all.
     Flaky,
-    /// It failed, and passes since.
+    /// It failed, and has passed in every later run.
     Fixed,
-    /// It fails in every run that says anything.
+    /// It failed in every run that counts.
     Failing,
-    /// The newest run says nothing of it, and an earlier one does.
+    /// An earlier run counts, but not the newest.
     Lost,
     /// It fails as an expectation or a waiver says.
     Excused,
-    /// No run says anything.
+    /// No run counts.
     Unknown,
-    /// It is as it must be in every run that says anything.
+    /// It was right in every run that counts.
     Steady,
 }
 
-impl Course {
-    /// Returns true if there is nothing to tell.
+impl TrendState {
+    /// Returns true if the state needs no attention.
     #[must_use]
     pub const fn is_steady(self) -> bool {
         matches!(self, Self::Excused | Self::Unknown | Self::Steady)
     }
 
-    /// Returns one character for the course, so that reports do not depend on colour alone.
+    /// Returns one character for the state, so that reports do not depend on colour alone.
     #[must_use]
     pub const fn symbol(self) -> &'static str {
         match self {
@@ -48,9 +48,9 @@ impl Course {
         }
     }
 
-    /// Returns the words for the course in reports.
+    /// Returns the name of the state in reports.
     #[must_use]
-    pub const fn words(self) -> &'static str {
+    pub const fn label(self) -> &'static str {
         match self {
             Self::Broken => "broken",
             Self::Flaky => "flaky",
@@ -77,7 +77,8 @@ pub(super) const fn has_passed(status: Status) -> bool {
     matches!(status, Status::Passed | Status::UnexpectedPass)
 }
 
-/// Good, bad, or `None`: it says nothing. A verified refusal is as it must be, and so good; it counts in no rate.
+/// Returns true if a check was right, false if it was wrong, and `None` if the run does not count for it. A verified refusal is
+/// right, but counts in no rate.
 pub(super) fn is_good(status: Status) -> Option<bool> {
     match status {
         Status::Passed | Status::UnexpectedPass | Status::Refused => Some(true),
@@ -86,93 +87,95 @@ pub(super) fn is_good(status: Status) -> Option<bool> {
     }
 }
 
-/// A stretch of runs that say the same: its first and its last, and how many.
-struct Stretch {
+/// Successive runs in which a check was right, or successive runs in which it was wrong.
+struct Streak {
     is_good: bool,
     first: (usize, Mark),
     last: (usize, Mark),
     runs: usize,
 }
 
-fn stretches(marks: &[Option<Mark>]) -> Vec<Stretch> {
-    let mut stretches: Vec<Stretch> = Vec::new();
-    for (night, mark) in marks.iter().enumerate() {
+/// Divides the runs that count into streaks.
+fn streaks(marks: &[Option<Mark>]) -> Vec<Streak> {
+    let mut streaks: Vec<Streak> = Vec::new();
+    for (past_run, mark) in marks.iter().enumerate() {
         let Some((mark, is_good)) = mark.and_then(|mark| Some((mark, is_good(mark.status)?)))
         else {
             continue;
         };
-        match stretches.last_mut() {
+        match streaks.last_mut() {
             Some(last) if last.is_good == is_good => {
-                last.last = (night, mark);
+                last.last = (past_run, mark);
                 last.runs += 1;
             }
-            _ => stretches.push(Stretch {
+            _ => streaks.push(Streak {
                 is_good,
-                first: (night, mark),
-                last: (night, mark),
+                first: (past_run, mark),
+                last: (past_run, mark),
                 runs: 1,
             }),
         }
     }
-    stretches
+    streaks
 }
 
+/// Returns the state of a check, and the transition that led to it; `None` for a state that no single change explains.
 pub(super) fn of(
     series: &Series,
-    nights: &[Night],
+    past_runs: &[PastRun],
     changes: &mut Changes<'_>,
-) -> (Course, Option<Turn>) {
-    let stretches = stretches(&series.marks);
+) -> (TrendState, Option<Transition>) {
+    let streaks = streaks(&series.marks);
     let newest = series.marks.last().copied().flatten();
-    let Some(last) = stretches.last() else {
-        return (Course::Unknown, None);
+    let Some(last) = streaks.last() else {
+        return (TrendState::Unknown, None);
     };
     if newest.is_none_or(|mark| is_good(mark.status).is_none()) {
-        return (Course::Lost, None);
+        return (TrendState::Lost, None);
     }
     let is_excused =
         newest.is_some_and(|mark| matches!(mark.status, Status::KnownFailure | Status::Waived));
-    let mut turn = |before: &Stretch, after: &Stretch| Turn {
+    let mut transition = |before: &Streak, after: &Streak| Transition {
         before: Some(before.last.0),
         after: after.first.0,
         changes: changes.between(before.last, after.first).to_vec(),
         is_known: [before.last.0, after.first.0]
             .iter()
-            .all(|night| nights[*night].facts.contains_key(KERNEL)),
+            .all(|past_run| past_runs[*past_run].facts.contains_key(KERNEL)),
     };
-    let [.., before, _] = stretches.as_slice() else {
+    let [.., before, _] = streaks.as_slice() else {
         return match (last.is_good, is_excused) {
-            (true, _) => (Course::Steady, None),
-            (false, true) => (Course::Excused, None),
-            (false, false) => (Course::Failing, None),
+            (true, _) => (TrendState::Steady, None),
+            (false, true) => (TrendState::Excused, None),
+            (false, false) => (TrendState::Failing, None),
         };
     };
-    let turns: Vec<Turn> = stretches
+    let transitions: Vec<Transition> = streaks
         .windows(2)
-        .map(|pair| turn(&pair[0], &pair[1]))
+        .map(|pair| transition(&pair[0], &pair[1]))
         .collect();
-    // There and back without a change of the environment: what is recorded does not decide the result. An environment that is not
-    // known is no proof of that.
-    let is_same = |turn: &Turn| turn.is_known && turn.changes.is_empty();
-    let mut is_flaky = turns.len() >= 4;
-    for (pair, middle) in turns.windows(2).zip(&stretches[1..]) {
+    // A result that changes there and back in the same environment does not depend on anything that is recorded. An unknown
+    // environment does not prove that.
+    let is_same = |transition: &Transition| transition.is_known && transition.changes.is_empty();
+    let mut is_flaky = transitions.len() >= 4;
+    for (pair, middle) in transitions.windows(2).zip(&streaks[1..]) {
         let within = changes.between(middle.first, middle.last).is_empty();
         is_flaky |= pair.iter().all(is_same) && within;
     }
-    // One that was flaky and now fails for longer than ever before, and for three runs at least, is broken.
-    let earlier = stretches[..stretches.len() - 1].iter();
+    // A flaky check that now fails for longer than ever before, and for three runs at least, is broken.
+    let earlier = streaks[..streaks.len() - 1].iter();
     let longest = earlier.filter(|one| !one.is_good).map(|one| one.runs).max();
-    let stays =
+    let stays_broken =
         !last.is_good && last.runs >= 3 && longest.is_none_or(|longest| last.runs > longest);
-    if is_flaky && !stays {
-        return (Course::Flaky, None);
+    if is_flaky && !stays_broken {
+        return (TrendState::Flaky, None);
     }
     if is_excused {
-        return (Course::Excused, None);
+        return (TrendState::Excused, None);
     }
-    let last_turn = turns.last().cloned();
+    let last_transition = transitions.last().cloned();
     match before.is_good {
-        true => (Course::Broken, last_turn),
-        false => (Course::Fixed, last_turn),
+        true => (TrendState::Broken, last_transition),
+        false => (TrendState::Fixed, last_transition),
     }
 }
