@@ -24,17 +24,17 @@ pub fn doctor(arguments: &DoctorArguments, out: &mut impl Write) -> Result<Exit,
         platforms: arguments.platforms.clone(),
         ..Request::default()
     };
-    let wanted = wanted(arguments, &Suite::load(&request, scratch.path())?)?;
+    let wanted = requested_platforms(arguments, &Suite::load(&request, scratch.path())?)?;
     let python = probe::python(arguments.python.as_deref());
     let patience = Duration::from_secs(arguments.patience);
-    let question = FactsQuery::here(Some(python), Depth::Everything, patience);
-    let mut facts = doctor::collect(&question);
-    facts.platforms = doctor::platforms(&wanted, &facts, &question);
+    let query = FactsQuery::here(Some(python), Depth::Everything, patience);
+    let mut facts = doctor::collect(&query);
+    facts.platforms = doctor::platforms(&wanted, &facts, &query);
     let findings = doctor::findings(&facts);
     if arguments.json {
         let mut whole =
             json!({"format": FORMAT, "allranks": env!("CARGO_PKG_VERSION"), "findings": findings});
-        merge(&mut whole, &facts)?;
+        merge_facts(&mut whole, &facts)?;
         serde_json::to_writer_pretty(&mut *out, &whole).map_err(io::Error::from)?;
         writeln!(out)?;
     } else {
@@ -61,7 +61,7 @@ pub fn doctor(arguments: &DoctorArguments, out: &mut impl Write) -> Result<Exit,
 ///
 /// # Errors
 /// They cannot be written as JSON.
-pub fn merge(whole: &mut serde_json::Value, facts: &Facts) -> io::Result<()> {
+pub fn merge_facts(whole: &mut serde_json::Value, facts: &Facts) -> io::Result<()> {
     if let (Some(whole), serde_json::Value::Object(facts)) =
         (whole.as_object_mut(), serde_json::to_value(facts)?)
     {
@@ -71,7 +71,7 @@ pub fn merge(whole: &mut serde_json::Value, facts: &Facts) -> io::Result<()> {
 }
 
 /// Returns the platforms to look for, each with true if it was named on the command line.
-fn wanted(
+fn requested_platforms(
     arguments: &DoctorArguments,
     suite: &Suite,
 ) -> Result<Vec<(Arc<Platform>, bool)>, Failure> {

@@ -23,7 +23,7 @@ const FILE_NAME: &str = "environment.json";
 /// Starts a thread that collects the facts of this machine. It takes as long as an `import torch`, and at most
 /// `patience`. Scripts run in forks of `forked`, if there is one.
 #[must_use]
-pub fn look(
+pub fn start_collecting(
     python: Option<Interpreter>,
     patience: Duration,
     forked: Option<ForkedInterpreter>,
@@ -65,7 +65,7 @@ pub fn write(folder: &Path, planned: &Planned, facts: &Facts) -> io::Result<()> 
             .collect::<BTreeMap<_, _>>(),
         "findings": doctor::findings(facts),
     });
-    super::doctor::merge(&mut environment, facts)?;
+    super::doctor::merge_facts(&mut environment, facts)?;
     save(folder, &environment)
 }
 

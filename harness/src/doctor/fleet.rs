@@ -40,12 +40,12 @@ pub fn fleet_findings(seen: &Inspection) -> Vec<Finding> {
             ));
         }
     }
-    findings.extend(unreached(seen));
+    findings.extend(unreachable_hosts(seen));
     findings.extend(differences(&seen.hosts));
     for host in &seen.hosts {
-        findings.extend(lacks(host));
+        findings.extend(shortages(host));
     }
-    findings.extend(slow(seen));
+    findings.extend(slow_links(seen));
     findings.sort_by_key(|finding| finding.severity);
     findings
 }
@@ -124,7 +124,7 @@ fn or_none(value: Option<&String>) -> String {
 }
 
 /// Returns what one host lacks.
-fn lacks(host: &HostSeen) -> Vec<Finding> {
+fn shortages(host: &HostSeen) -> Vec<Finding> {
     let mut findings = Vec::new();
     let name = &host.name;
     if host.clock_ahead_us.abs() > CLOCK_US {
@@ -176,17 +176,17 @@ fn lacks(host: &HostSeen) -> Vec<Finding> {
 }
 
 /// A direction of a pair that failed, and why.
-type Failure<'a> = (usize, usize, &'a [String]);
+type FailedDirection<'a> = (usize, usize, &'a [String]);
 
 /// Returns what is not reached, narrowed to one host where it explains every failure with it.
-fn unreached(seen: &Inspection) -> Vec<Finding> {
+fn unreachable_hosts(seen: &Inspection) -> Vec<Finding> {
     let name = |host: usize| seen.hosts[host].name.as_str();
     let tried: Vec<&PairSeen> = seen
         .pairs
         .iter()
         .filter(|pair| pair.reached.is_some())
         .collect();
-    let mut failed: Vec<Failure<'_>> = Vec::new();
+    let mut failed: Vec<FailedDirection<'_>> = Vec::new();
     for pair in &tried {
         if let Some(reach) = &pair.reached
             && reach.address.is_none()
@@ -227,7 +227,7 @@ fn unreached(seen: &Inspection) -> Vec<Finding> {
     }
     let mut left: BTreeSet<(usize, usize)> =
         failed.iter().map(|(from, to, _)| (*from, *to)).collect();
-    for (host, covers) in explanations(seen.hosts.len(), &tried, &left) {
+    for (host, covers) in explaining_hosts(seen.hosts.len(), &tried, &left) {
         let is_into = covers.iter().any(|(_, to)| *to == host);
         let is_out = covers.iter().any(|(from, _)| *from == host);
         let what = match (is_into, is_out) {
@@ -282,7 +282,7 @@ type Directions = BTreeSet<(usize, usize)>;
 
 /// Returns the hosts that each explain several failures, with these: all tried directions to it fail, or all from it, or both. Where
 /// explanations share a failure, the one that explains more counts, and none if they explain as much: either host may be innocent.
-fn explanations(
+fn explaining_hosts(
     hosts: usize,
     tried: &[&PairSeen],
     failed: &Directions,
@@ -316,7 +316,7 @@ fn explanations(
 }
 
 /// Pairs that are much slower than the others.
-fn slow(seen: &Inspection) -> Vec<Finding> {
+fn slow_links(seen: &Inspection) -> Vec<Finding> {
     let took = |pair: &PairSeen| {
         let reach = pair.reached.as_ref()?;
         reach.address.is_some().then_some(reach.took_us)

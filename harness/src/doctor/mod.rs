@@ -21,8 +21,9 @@ mod rules;
 pub mod text;
 
 pub use facts::{
-    Build, Depth, Device, Died, Facts, FactsQuery, Import, Interface, Leftover, Limits, Lookup,
-    Memory, Network, PlatformFacts, Plugin, Port, Space, TorchFacts, Use, collect, platforms,
+    Build, Depth, Device, DeviceUser, Facts, FactsQuery, FileSystem, Import, Interface, Leftover,
+    Limits, Lookup, Memory, Network, PlatformFacts, Plugin, Port, ProcessEnd, TorchFacts, collect,
+    platforms,
 };
 pub use finding::{Finding, Severity};
 pub use fleet::fleet_findings;

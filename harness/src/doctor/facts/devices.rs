@@ -29,7 +29,7 @@ pub struct Device {
     /// The part of its memory that no process uses, in MiB.
     pub free_mib: u64,
     /// The processes that use it.
-    pub users: Vec<Use>,
+    pub users: Vec<DeviceUser>,
     /// How it is connected to each device, in their order, in the tool's words: `X` to itself, `NV18` by as many links of
     /// NVLink, `PIX` to `SYS` by ever longer ways over PCIe. Empty if the tool does not tell.
     pub links: Vec<String>,
@@ -37,7 +37,7 @@ pub struct Device {
 
 /// A process that uses a device, and how much of the device's memory it takes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Use {
+pub struct DeviceUser {
     /// The process as reports show it: `python train.py (pid 4711)`. In JSON the field is `who`.
     #[serde(rename = "who")]
     pub process: String,
@@ -46,8 +46,8 @@ pub struct Use {
 }
 
 /// Lists the devices with the vendor's tool. The text is the tool's error; `None` if it works, or is not installed.
-pub(super) fn collect(question: &FactsQuery) -> (Vec<Device>, Option<String>) {
-    let Some(tool) = question.program(TOOL) else {
+pub(super) fn collect(query: &FactsQuery) -> (Vec<Device>, Option<String>) {
+    let Some(tool) = query.program(TOOL) else {
         return (Vec::new(), None);
     };
     let run = |arguments: &[&str]| {
@@ -90,7 +90,7 @@ fn read(devices: &str, users: &str, describe_process: impl Fn(u32) -> String) ->
                 return None;
             };
             let users = users.iter().filter_map(|row| match row.as_slice() {
-                [device, pid, used] if device == uuid => Some(Use {
+                [device, pid, used] if device == uuid => Some(DeviceUser {
                     process: pid
                         .parse()
                         .map_or_else(|_| format!("pid {pid}"), &describe_process),
@@ -140,7 +140,7 @@ mod tests {
             (found[0].total_mib, found[0].free_mib, found[0].users.len()),
             (143_771, 143_163, 0)
         );
-        let user = |process: &str, used_mib| Use {
+        let user = |process: &str, used_mib| DeviceUser {
             process: process.to_owned(),
             used_mib,
         };

@@ -12,7 +12,8 @@ pub struct Leftover {
     /// The id of the process.
     pub pid: u32,
     /// Its rank and world size by its environment: `rank 3 of 8`.
-    pub place: String,
+    #[serde(rename = "place")]
+    pub rank_of_world: String,
     /// Its `MASTER_PORT`; `None` if its environment has none.
     pub port: Option<String>,
     /// True if the process that started it has ended.
@@ -70,7 +71,7 @@ pub(super) fn collect() -> Vec<Leftover> {
             Some(Leftover {
                 process: describe_process(pid),
                 pid,
-                place: format!("rank {rank} of {world}"),
+                rank_of_world: format!("rank {rank} of {world}"),
                 port: text("MASTER_PORT"),
                 is_orphan: stat.ppid <= 1,
                 seconds: uptime.map(|now| (now - started).max(0.0) as u64),

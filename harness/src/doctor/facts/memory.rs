@@ -13,14 +13,14 @@ pub struct Memory {
     /// The part of it that processes can still get, in MiB; `None` if unknown.
     pub available_mib: Option<u64>,
     /// The file system for shared memory, `/dev/shm`; `None` if there is none.
-    pub shm: Option<Space>,
+    pub shm: Option<FileSystem>,
     /// The file system for temporary files; `None` if it cannot be examined.
-    pub temporary: Option<Space>,
+    pub temporary: Option<FileSystem>,
 }
 
 /// The size of a file system and its free space.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Space {
+pub struct FileSystem {
     /// Its mount point, or a folder on it.
     pub path: String,
     /// Its size, in MiB.
@@ -31,7 +31,7 @@ pub struct Space {
 
 pub(super) fn collect() -> Memory {
     let (mut total, mut available) = (meminfo("MemTotal:"), meminfo("MemAvailable:"));
-    if let Some((limit, used)) = group() {
+    if let Some((limit, used)) = control_group() {
         let left = limit.saturating_sub(used);
         total = Some(total.map_or(limit, |total| total.min(limit)));
         available = Some(available.map_or(left, |available| available.min(left)));
@@ -39,15 +39,15 @@ pub(super) fn collect() -> Memory {
     Memory {
         total_mib: total,
         available_mib: available,
-        shm: space(Path::new("/dev/shm")),
-        temporary: space(&std::env::temp_dir()),
+        shm: file_system(Path::new("/dev/shm")),
+        temporary: file_system(&std::env::temp_dir()),
     }
 }
 
-fn space(path: &Path) -> Option<Space> {
+fn file_system(path: &Path) -> Option<FileSystem> {
     let found = rustix::fs::statvfs(path).ok()?;
     let mib = |blocks: u64| blocks.saturating_mul(found.f_frsize) >> 20;
-    Some(Space {
+    Some(FileSystem {
         path: path.display().to_string(),
         total_mib: mib(found.f_blocks),
         free_mib: mib(found.f_bavail),
@@ -63,7 +63,7 @@ fn meminfo(name: &str) -> Option<u64> {
 
 /// Limit and use of this process's control group as a container sees it, if there is a limit, in MiB. What files
 /// occupy in its cache is given back on demand, and counts as free.
-fn group() -> Option<(u64, u64)> {
+fn control_group() -> Option<(u64, u64)> {
     let number = |name: &str| -> Option<u64> {
         let text = std::fs::read_to_string(Path::new("/sys/fs/cgroup").join(name)).ok()?;
         text.trim().parse().ok()

@@ -17,14 +17,14 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-pub use devices::{Device, Use};
+pub use devices::{Device, DeviceUser};
 pub use leftovers::Leftover;
 pub use limits::Limits;
-pub use memory::{Memory, Space};
+pub use memory::{FileSystem, Memory};
 pub use network::{Interface, Lookup, Network};
 pub use platforms::{PlatformFacts, platforms};
 pub use ports::Port;
-pub use torch::{Build, Died, Import, Plugin, TorchFacts};
+pub use torch::{Build, Import, Plugin, ProcessEnd, TorchFacts};
 
 use allranks_host::describe;
 use allranks_runner::probe::Interpreter;
@@ -123,18 +123,18 @@ fn describe_process(pid: u32) -> String {
 
 /// Collects all facts but those of platforms, which need the platform files: see [`platforms`].
 #[must_use]
-pub fn collect(question: &FactsQuery) -> Facts {
-    let (devices, tool_error) = devices::collect(question);
+pub fn collect(query: &FactsQuery) -> Facts {
+    let (devices, tool_error) = devices::collect(query);
     Facts {
         cores: std::thread::available_parallelism().map_or(0, usize::from),
-        torch: question
+        torch: query
             .python
             .as_ref()
-            .map(|python| torch::collect(python, question)),
+            .map(|python| torch::collect(python, query)),
         platforms: Vec::new(),
-        variables: variables::shown(&question.environment),
-        network: network::collect(question),
-        ports: ports::collect(&question.environment),
+        variables: variables::shown(&query.environment),
+        network: network::collect(query),
+        ports: ports::collect(&query.environment),
         memory: memory::collect(),
         limits: limits::collect(),
         devices,

@@ -64,23 +64,20 @@ pub struct Interface {
     pub addresses: Vec<IpAddr>,
 }
 
-pub(super) fn collect(question: &FactsQuery) -> Network {
+pub(super) fn collect(query: &FactsQuery) -> Network {
     let name = rustix::system::uname()
         .nodename()
         .to_string_lossy()
         .into_owned();
     let interfaces = interfaces();
-    let patience = match question.depth {
+    let patience = match query.depth {
         Depth::Everything => PATIENCE,
         Depth::Record => RUN_PATIENCE,
     };
     let ask = |name: &str| resolve(name, patience);
     let host = ask(&name);
-    let master = question
-        .environment
-        .get("MASTER_ADDR")
-        .map(|name| ask(name));
-    let reverse_seconds = match (question.depth, &question.python) {
+    let master = query.environment.get("MASTER_ADDR").map(|name| ask(name));
+    let reverse_seconds = match (query.depth, &query.python) {
         (Depth::Everything, Some(python)) => {
             let mut command = Command::new(&python.path);
             command.args(["-S", "-c", REVERSE]);
@@ -91,7 +88,7 @@ pub(super) fn collect(question: &FactsQuery) -> Network {
         (Depth::Record, _) | (_, None) => None,
     };
     Network {
-        chosen: choose(&question.environment, &interfaces, &host),
+        chosen: chosen_interfaces(&query.environment, &interfaces, &host),
         hostname: name,
         host,
         master,
@@ -104,7 +101,7 @@ pub(super) fn collect(question: &FactsQuery) -> Network {
 /// Returns the interface that each backend would choose: by their variables, else as their sources say. Gloo takes the address that
 /// the hostname resolves to if that is this machine's, else loopback (`ProcessGroupGloo::createDefaultDevice`). NCCL takes
 /// `ib*`, then anything but `docker*` and `lo`, then `docker*`, then `lo` (`ncclFindInterfaces`).
-fn choose(
+fn chosen_interfaces(
     environment: &BTreeMap<String, String>,
     interfaces: &[Interface],
     host: &Lookup,
@@ -236,18 +233,18 @@ mod tests {
             ..Lookup::default()
         };
         let none = BTreeMap::new();
-        let chosen = choose(&none, &interfaces, &host("127.0.1.1"));
+        let chosen = chosen_interfaces(&none, &interfaces, &host("127.0.1.1"));
         assert_eq!(
             chosen["gloo"],
             "lo (127.0.1.1, what the hostname resolves to)"
         );
         assert_eq!(chosen["nccl"], "eth0");
-        let chosen = choose(&none, &interfaces, &host("10.0.0.7"));
+        let chosen = chosen_interfaces(&none, &interfaces, &host("10.0.0.7"));
         assert_eq!(
             chosen["gloo"],
             "eth0 (10.0.0.7, what the hostname resolves to)"
         );
-        let chosen = choose(&none, &interfaces[..2], &host("10.9.9.9"));
+        let chosen = chosen_interfaces(&none, &interfaces[..2], &host("10.9.9.9"));
         assert!(chosen["gloo"].starts_with("loopback"), "{chosen:?}");
         assert_eq!(chosen["nccl"], "docker0");
         let named = [
@@ -255,7 +252,7 @@ mod tests {
             ("GLOO_SOCKET_IFNAME", "docker0"),
         ];
         let named = named.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        let chosen = choose(&named.into(), &interfaces, &host("10.0.0.7"));
+        let chosen = chosen_interfaces(&named.into(), &interfaces, &host("10.0.0.7"));
         assert_eq!(chosen["nccl"], "lo (NCCL_SOCKET_IFNAME)");
         assert_eq!(chosen["gloo"], "docker0 (GLOO_SOCKET_IFNAME)");
     }

@@ -40,9 +40,9 @@ pub struct PlatformFacts {
 pub fn platforms(
     wanted: &[(Arc<Platform>, bool)],
     facts: &Facts,
-    question: &FactsQuery,
+    query: &FactsQuery,
 ) -> Vec<PlatformFacts> {
-    let Some(python) = &question.python else {
+    let Some(python) = &query.python else {
         return Vec::new();
     };
     let torch = facts.torch.as_ref();
@@ -62,8 +62,8 @@ pub fn platforms(
         true => probe_all(
             &python.path,
             &asked.iter().collect::<Vec<_>>(),
-            question.patience,
-            question.forked.as_ref(),
+            query.patience,
+            query.forked.as_ref(),
         ),
         false => vec![ProbeResult::unusable("torch cannot be imported".to_owned()); wanted.len()],
     };
@@ -86,7 +86,7 @@ pub fn platforms(
                 tool: tool.cloned(),
                 has_tool: tool
                     .and_then(|tool| tool.split_whitespace().next())
-                    .is_some_and(|tool| question.program(tool).is_some()),
+                    .is_some_and(|tool| query.program(tool).is_some()),
             }
         })
         .collect()

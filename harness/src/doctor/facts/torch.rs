@@ -69,7 +69,7 @@ pub enum Import {
     /// It ends the interpreter.
     Dies {
         /// How.
-        how: Died,
+        how: ProcessEnd,
         /// What was being tried.
         trying: String,
         /// `FILE:LINE`, if Python could tell.
@@ -110,7 +110,7 @@ impl Import {
 /// How an interpreter's process ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Died {
+pub enum ProcessEnd {
     /// A signal.
     Signal(i32),
     /// An exit code, and the last thing it said.
@@ -194,7 +194,7 @@ struct Failed {
 }
 
 /// One start of the interpreter.
-struct Answer {
+struct ScriptRun {
     packages: BTreeMap<String, String>,
     installed: BTreeMap<String, String>,
     entry_points: Vec<EntryPoint>,
@@ -204,8 +204,8 @@ struct Answer {
 
 /// Collects the facts of an interpreter's torch. Takes as long as `import torch`, and up to `patience` for each entry
 /// point and twice more if that hangs.
-pub(super) fn collect(python: &Interpreter, question: &FactsQuery) -> TorchFacts {
-    let first = ask_in_fork(question).unwrap_or_else(|| ask(python, question, false, None));
+pub(super) fn collect(python: &Interpreter, query: &FactsQuery) -> TorchFacts {
+    let first = run_script_in_fork(query).unwrap_or_else(|| run_script(python, query, false, None));
     let mut facts = TorchFacts {
         python: python.path.display().to_string(),
         why: python.why.clone(),
@@ -220,11 +220,11 @@ pub(super) fn collect(python: &Interpreter, question: &FactsQuery) -> TorchFacts
         Import::Works(_) | Import::NoPython(_) | Import::NoTorch => false,
         Import::Raises { .. } | Import::Dies { .. } | Import::Hangs { .. } => true,
     };
-    if can_be_theirs && !facts.entry_points.is_empty() && question.depth == Depth::Everything {
-        let without = ask(python, question, true, None).import;
+    if can_be_theirs && !facts.entry_points.is_empty() && query.depth == Depth::Everything {
+        let without = run_script(python, query, true, None).import;
         if without.build().is_some() {
             for point in &facts.entry_points {
-                let alone = ask(python, question, true, Some(&point.name)).import;
+                let alone = run_script(python, query, true, Some(&point.name)).import;
                 if alone.build().is_none() {
                     facts.broken.insert(point.name.clone(), alone);
                 }
@@ -235,29 +235,29 @@ pub(super) fn collect(python: &Interpreter, question: &FactsQuery) -> TorchFacts
     facts
 }
 
-/// Returns the answer of the script in a fork of the zygote. `None` if there is no zygote, if the answer names a problem, or if
-/// torch loads packages by itself: only an interpreter of its own shows how an import fails, and which package registers what.
-fn ask_in_fork(question: &FactsQuery) -> Option<Answer> {
-    let forked = question.forked.as_ref()?;
-    let wanted = wanted(question, None);
+/// Returns what the script finds in a fork of the zygote. `None` if there is no zygote, if it names a problem, or if torch loads packages
+/// by itself: only an interpreter of its own shows how an import fails, and which package registers what.
+fn run_script_in_fork(query: &FactsQuery) -> Option<ScriptRun> {
+    let forked = query.forked.as_ref()?;
+    let wanted = script_argument(query, None);
     let none: [(&String, &String); 0] = [];
     let (text, end) = forked
-        .run_script(SCRIPT, &wanted, none, question.patience)
+        .run_script(SCRIPT, &wanted, none, query.patience)
         .ok()?;
-    let answer = read(&text, end, question);
+    let answer = read(&text, end, query);
     (answer.import.build().is_some() && answer.entry_points.is_empty()).then_some(answer)
 }
 
 /// Returns what the script is asked.
-fn wanted(question: &FactsQuery, load: Option<&str>) -> Value {
+fn script_argument(query: &FactsQuery, load: Option<&str>) -> Value {
     serde_json::json!({
         "load": load,
-        "peers": question.depth == Depth::Everything,
-        "patience": question.patience.as_secs_f64(),
+        "peers": query.depth == Depth::Everything,
+        "patience": query.patience.as_secs_f64(),
     })
 }
 
-impl Answer {
+impl ScriptRun {
     /// Makes the answer of a script that says nothing.
     fn none(import: Import) -> Self {
         Self {
@@ -270,21 +270,26 @@ impl Answer {
     }
 }
 
-fn ask(python: &Interpreter, question: &FactsQuery, alone: bool, load: Option<&str>) -> Answer {
-    let wanted = wanted(question, load);
+fn run_script(
+    python: &Interpreter,
+    query: &FactsQuery,
+    alone: bool,
+    load: Option<&str>,
+) -> ScriptRun {
+    let wanted = script_argument(query, load);
     let mut command = host::python_command(&python.path, SCRIPT, &wanted);
     if alone {
         command.env(AUTOLOAD, "0");
     }
-    match host::run_with_timeout(command, question.patience) {
-        Ok((text, end)) => read(&text, end, question),
-        Err(error) => Answer::none(Import::NoPython(error.to_string())),
+    match host::run_with_timeout(command, query.patience) {
+        Ok((text, end)) => read(&text, end, query),
+        Err(error) => ScriptRun::none(Import::NoPython(error.to_string())),
     }
 }
 
 /// Reads what the script wrote, and how it ended: none if it was killed, for it took too long.
-fn read(text: &str, end: Option<ExitStatus>, question: &FactsQuery) -> Answer {
-    let mut answer = Answer::none(Import::NoTorch);
+fn read(text: &str, end: Option<ExitStatus>, query: &FactsQuery) -> ScriptRun {
+    let mut answer = ScriptRun::none(Import::NoTorch);
     let mut trying = None;
     for line in text
         .lines()
@@ -300,7 +305,7 @@ fn read(text: &str, end: Option<ExitStatus>, question: &FactsQuery) -> Answer {
         answer.lazy_entry_points.extend(lazy.unwrap_or_default());
         trying = line.trying.or(trying);
         if let Some(mut found) = line.found {
-            if let Some(home) = question.environment.get("HOME") {
+            if let Some(home) = query.environment.get("HOME") {
                 without_home(&mut found.libraries, home);
             }
             answer.import = Import::Works(Box::new(found));
@@ -322,17 +327,17 @@ fn read(text: &str, end: Option<ExitStatus>, question: &FactsQuery) -> Answer {
     answer.import = match (end.filter(|status| !gave_up(status)), trying) {
         (None, trying) => Import::Hangs {
             trying: trying.unwrap_or_else(|| "the start of the interpreter".to_owned()),
-            at: innermost(text),
-            seconds: question.patience.as_secs(),
+            at: innermost_frame(text),
+            seconds: query.patience.as_secs(),
         },
         (Some(status), Some(trying)) => Import::Dies {
-            how: died(status, text),
+            how: process_end(status, text),
             trying,
-            at: innermost(text),
+            at: innermost_frame(text),
         },
-        (Some(status), None) => Import::NoPython(match died(status, text) {
-            Died::Signal(signal) => format!("it was killed by signal {signal}"),
-            Died::Code(code, last) => format!("it ended with code {code}: {last}"),
+        (Some(status), None) => Import::NoPython(match process_end(status, text) {
+            ProcessEnd::Signal(signal) => format!("it was killed by signal {signal}"),
+            ProcessEnd::Code(code, last) => format!("it ended with code {code}: {last}"),
         }),
     };
     answer
@@ -348,13 +353,13 @@ fn without_home(paths: &mut [String], home: &str) {
     }
 }
 
-fn died(status: ExitStatus, text: &str) -> Died {
+fn process_end(status: ExitStatus, text: &str) -> ProcessEnd {
     match status.signal() {
-        Some(signal) => Died::Signal(signal),
+        Some(signal) => ProcessEnd::Signal(signal),
         None => {
             let mut lines = text.lines().rev().map(str::trim);
             let last = lines.find(|line| !line.is_empty() && !line.starts_with(LINE_PREFIX));
-            Died::Code(
+            ProcessEnd::Code(
                 status.code().unwrap_or_default(),
                 last.unwrap_or_default().to_owned(),
             )
@@ -363,7 +368,7 @@ fn died(status: ExitStatus, text: &str) -> Died {
 }
 
 /// Returns the innermost frame in faulthandler's output that is in a file: `  File "x.py", line 3 in f`.
-fn innermost(text: &str) -> Option<String> {
+fn innermost_frame(text: &str) -> Option<String> {
     text.lines().find_map(|line| {
         let (file, rest) = line
             .trim()
@@ -391,9 +396,9 @@ mod tests {
     #[test]
     fn a_script_that_ends_itself_was_waited_for() {
         let patience = std::time::Duration::from_secs(60);
-        let question = FactsQuery::here(None, Depth::Everything, patience);
+        let query = FactsQuery::here(None, Depth::Everything, patience);
         let text = "ALLRANKS-DOCTOR {\"trying\": \"import torch\"}\n";
-        let import = |signal: i32| read(text, Some(ExitStatus::from_raw(signal)), &question).import;
+        let import = |signal: i32| read(text, Some(ExitStatus::from_raw(signal)), &query).import;
         assert_eq!(
             import(Signal::ALARM.as_raw()),
             Import::Hangs {
@@ -412,9 +417,9 @@ mod tests {
                     File \"/x/site-packages/vena/core.py\", line 7 in _autoload\n  \
                     File \"/x/site-packages/torch/__init__.py\", line 2800 in _import\n";
         assert_eq!(
-            innermost(text).as_deref(),
+            innermost_frame(text).as_deref(),
             Some("/x/site-packages/vena/core.py:7")
         );
-        assert_eq!(innermost("nothing"), None);
+        assert_eq!(innermost_frame("nothing"), None);
     }
 }

@@ -64,7 +64,7 @@ pub(super) fn registered_twice(facts: &Facts) -> Vec<Finding> {
 }
 
 /// Reports a backend that was registered with a bare string as its devices: torch takes each letter for a device.
-pub(super) fn letters(facts: &Facts) -> Vec<Finding> {
+pub(super) fn devices_as_letters(facts: &Facts) -> Vec<Finding> {
     let Some(build) = facts.build() else {
         return Vec::new();
     };
@@ -101,7 +101,7 @@ pub(super) fn letters(facts: &Facts) -> Vec<Finding> {
 }
 
 /// Reports a device whose default backend is `fake`, which does not communicate.
-pub(super) fn fake(facts: &Facts) -> Vec<Finding> {
+pub(super) fn fake_is_default(facts: &Facts) -> Vec<Finding> {
     let defaults = facts.build().into_iter().flat_map(|build| &build.defaults);
     let faked = defaults.filter(|(_, backend)| *backend == FAKE);
     let found = faked.map(|(device, _)| {
@@ -118,7 +118,7 @@ pub(super) fn fake(facts: &Facts) -> Vec<Finding> {
 }
 
 /// Reports backends that packages offer by entry points which this torch does not read.
-pub(super) fn unread(facts: &Facts) -> Vec<Finding> {
+pub(super) fn unread_entry_points(facts: &Facts) -> Vec<Finding> {
     let Some(torch) = &facts.torch else {
         return Vec::new();
     };

@@ -62,7 +62,7 @@ pub(super) fn balance(facts: &Facts) -> Vec<Finding> {
             Warning,
             "devices-in-use",
             format!("{} process(es) use the devices", users.len()),
-            list(&users),
+            first_few(&users),
             "end them if they are left over; else take other devices, with a mask",
         ));
     }
@@ -95,7 +95,7 @@ pub(super) fn peers(facts: &Facts) -> Vec<Finding> {
         ),
         format!(
             "{}; collectives between them go by way of the host",
-            list(&apart)
+            first_few(&apart)
         ),
         "nvidia-smi topo -m shows what is between them; IOMMU and ACS settings of the machine forbid it, or containers that hide devices",
     )]
@@ -114,9 +114,9 @@ pub(super) fn ranks(facts: &Facts) -> Vec<Finding> {
             let age = one
                 .seconds
                 .map_or(String::new(), |age| format!(", {age} s old"));
-            format!("{}: {}{port}{age}", one.process, one.place)
+            format!("{}: {}{port}{age}", one.process, one.rank_of_world)
         };
-        list(&all.iter().map(line).collect::<Vec<_>>())
+        first_few(&all.iter().map(line).collect::<Vec<_>>())
     };
     if !orphans.is_empty() {
         let pids: Vec<_> = orphans.iter().map(|one| one.pid.to_string()).collect();
@@ -144,7 +144,7 @@ pub(super) fn ranks(facts: &Facts) -> Vec<Finding> {
 }
 
 /// Returns the first few, and how many more.
-fn list(all: &[String]) -> String {
+fn first_few(all: &[String]) -> String {
     let shown = all
         .iter()
         .take(SHOWN)

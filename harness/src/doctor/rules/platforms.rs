@@ -16,7 +16,7 @@ enum ProblemKind {
     Uncountable,
 }
 
-fn kind(reason: &str) -> ProblemKind {
+fn problem_kind(reason: &str) -> ProblemKind {
     let has = |words: &[&str]| words.iter().any(|words| reason.contains(words));
     if has(&["is not installed for", "is required, and"]) {
         ProblemKind::Missing
@@ -41,12 +41,12 @@ pub(super) fn unusable(facts: &Facts) -> Vec<Finding> {
     }
     let found = facts.platforms.iter().filter_map(|platform| {
         let reason = platform.unusable_because.as_deref()?;
-        one(platform, reason)
+        unusable_platform(platform, reason)
     });
     found.collect()
 }
 
-fn one(platform: &PlatformFacts, reason: &str) -> Option<Finding> {
+fn unusable_platform(platform: &PlatformFacts, reason: &str) -> Option<Finding> {
     let what = format!("platform {} cannot be used: {reason}", platform.name);
     let wanted = |otherwise| {
         if platform.is_wanted {
@@ -60,7 +60,7 @@ fn one(platform: &PlatformFacts, reason: &str) -> Option<Finding> {
         (Some(tool), false) => format!("`{tool}` is not in PATH either"),
         (None, _) => "no tool of its vendor is known".to_owned(),
     };
-    let (severity, id, fix) = match kind(reason) {
+    let (severity, id, fix) = match problem_kind(reason) {
         ProblemKind::Missing => (
             wanted(None)?,
             "platform-missing",

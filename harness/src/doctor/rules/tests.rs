@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use regex::Regex;
 
 use super::super::{
-    Build, Device, Died, Facts, Import, Interface, Leftover, Limits, Lookup, Memory, Network,
-    PlatformFacts, Plugin, Port, Severity, Space, TorchFacts, Use,
+    Build, Device, DeviceUser, Facts, FileSystem, Import, Interface, Leftover, Limits, Lookup,
+    Memory, Network, PlatformFacts, Plugin, Port, ProcessEnd, Severity, TorchFacts,
 };
 use super::findings;
 use Severity::{Fault, Note, Warning};
@@ -29,8 +29,8 @@ fn lookup(address: &str, is_here: bool) -> Lookup {
     }
 }
 
-fn space(path: &str, total_mib: u64, free_mib: u64) -> Space {
-    Space {
+fn space(path: &str, total_mib: u64, free_mib: u64) -> FileSystem {
+    FileSystem {
         path: path.to_owned(),
         total_mib,
         free_mib,
@@ -248,7 +248,7 @@ fn raises() -> Import {
 
 fn dies() -> Import {
     Import::Dies {
-        how: Died::Signal(11),
+        how: ProcessEnd::Signal(11),
         trying: "import torch".to_owned(),
         at: None,
     }
@@ -712,7 +712,7 @@ fn seeded() -> Vec<SeededFault> {
             "devices-in-use",
             Warning,
             set(|facts| {
-                facts.devices[1].users = vec![Use {
+                facts.devices[1].users = vec![DeviceUser {
                     process: "python (pid 7)".to_owned(),
                     used_mib: Some(500),
                 }];

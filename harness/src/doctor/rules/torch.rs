@@ -1,7 +1,7 @@
 //! Rules about the interpreter and its torch.
 
 use super::super::Severity::{Fault, Note};
-use super::super::{Died, Facts, Finding, Import, TorchFacts};
+use super::super::{Facts, Finding, Import, ProcessEnd, TorchFacts};
 use allranks_model::version::torch_version;
 use allranks_runner::probe::{AUTOLOAD, EntryPoint, remedy};
 
@@ -40,9 +40,9 @@ pub(super) fn import(facts: &Facts) -> Vec<Finding> {
             } else {
                 vec![Finding::new(
                     Fault,
-                    ids(&torch.import).0,
-                    format!("`import torch` {}", ends(&torch.import)),
-                    place(&torch.import),
+                    finding_ids(&torch.import).0,
+                    format!("`import torch` {}", describe_failure(&torch.import)),
+                    raised_at(&torch.import),
                     "mend or uninstall what the place names; if it is torch itself: pip install --force-reinstall torch",
                 )]
             }
@@ -62,11 +62,11 @@ fn autoload(torch: &TorchFacts) -> Vec<Finding> {
         return vec![Finding::new(
             Fault,
             "autoload-fails",
-            format!("`import torch` {}", ends(&torch.import)),
+            format!("`import torch` {}", describe_failure(&torch.import)),
             format!(
                 "each of {} can be loaded alone, and together they cannot: {}",
                 names.join(", "),
-                place(&torch.import)
+                raised_at(&torch.import)
             ),
             format!("uninstall all but the one that is wanted; {past}"),
         )];
@@ -78,14 +78,14 @@ fn autoload(torch: &TorchFacts) -> Vec<Finding> {
         let value = point.map_or("", |point| point.value.as_str());
         Finding::new(
             Fault,
-            ids(import).1,
+            finding_ids(import).1,
             format!(
                 "`import torch` {} because of the package {package}",
-                ends(import)
+                describe_failure(import)
             ),
             format!(
                 "torch loads it by itself (entry point {name} = {value} of torch.backends): {}",
-                place(import)
+                raised_at(import)
             ),
             format!("{past}; for good: mend its driver, or {for_good}"),
         )
@@ -94,7 +94,7 @@ fn autoload(torch: &TorchFacts) -> Vec<Finding> {
 }
 
 /// Ids of a failed import: torch's own, and a package's that loads itself.
-fn ids(import: &Import) -> (&'static str, &'static str) {
+fn finding_ids(import: &Import) -> (&'static str, &'static str) {
     match import {
         Import::Dies { .. } => ("import-dies", "autoload-dies"),
         Import::Hangs { .. } => ("import-hangs", "autoload-hangs"),
@@ -104,20 +104,20 @@ fn ids(import: &Import) -> (&'static str, &'static str) {
     }
 }
 
-fn ends(import: &Import) -> String {
+fn describe_failure(import: &Import) -> String {
     match import {
         Import::Works(_) => "works".to_owned(),
         Import::NoPython(why) => format!("finds no Python: {why}"),
         Import::NoTorch => "finds no torch".to_owned(),
         Import::Raises { error, .. } => format!("raises {error}"),
         Import::Dies {
-            how: Died::Signal(signal),
+            how: ProcessEnd::Signal(signal),
             ..
         } => {
             format!("kills the interpreter by signal {signal}")
         }
         Import::Dies {
-            how: Died::Code(code, last),
+            how: ProcessEnd::Code(code, last),
             ..
         } => {
             let last = if last.is_empty() {
@@ -131,7 +131,7 @@ fn ends(import: &Import) -> String {
     }
 }
 
-fn place(import: &Import) -> String {
+fn raised_at(import: &Import) -> String {
     match import {
         Import::Raises { at, .. } => at.as_ref().map_or_else(
             || "it is raised in torch itself".to_owned(),
