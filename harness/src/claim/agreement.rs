@@ -13,7 +13,7 @@ use allranks_model::record::CheckRecord;
 use allranks_suite::expectation::Point;
 
 /// The fewest measured times that tell one run from a copy.
-const ENOUGH: usize = 5;
+const MIN_COMPARISONS: usize = 5;
 /// A second.
 const SECOND_MS: u64 = 1000;
 
@@ -104,7 +104,7 @@ fn are_most_equal(comparisons: impl Iterator<Item = bool>) -> bool {
         all += 1;
         equal += usize::from(is_equal);
     }
-    all >= ENOUGH && 2 * equal > all
+    all >= MIN_COMPARISONS && 2 * equal > all
 }
 
 fn by_id(run: &Run) -> BTreeMap<&CheckId, &CheckRecord> {

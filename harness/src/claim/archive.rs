@@ -123,7 +123,7 @@ pub fn unpack(
     limits: Limits,
 ) -> Result<BTreeMap<String, FileDigest>, ReadError> {
     let file = File::open(package).map_err(ReadError::Io)?;
-    let plain = Plain {
+    let plain = DecodedFrames {
         source: Some(BufReader::new(file)),
         decoder: None,
         left: limits.bytes,
@@ -132,16 +132,16 @@ pub fn unpack(
     let mut found = BTreeMap::new();
     let mut folders = BTreeSet::new();
     let mut long_name: Option<Vec<u8>> = None;
-    let entries = archive.entries().map_err(|error| blame(&error))?;
+    let entries = archive.entries().map_err(|error| read_error(&error))?;
     for entry in entries.raw(true) {
-        let mut entry = entry.map_err(|error| blame(&error))?;
+        let mut entry = entry.map_err(|error| read_error(&error))?;
         let kind = entry.header().entry_type();
         if kind == EntryType::GNULongName {
             let mut name = Vec::new();
             let mut start = (&mut entry).take(LONGEST_PATH as u64 + 2);
             start
                 .read_to_end(&mut name)
-                .map_err(|error| blame(&error))?;
+                .map_err(|error| read_error(&error))?;
             while name.last() == Some(&0) {
                 name.pop();
             }
@@ -209,7 +209,7 @@ fn copy(entry: &mut impl Read, target: &Path) -> Result<FileDigest, ReadError> {
     let mut file = File::create_new(target).map_err(ReadError::Io)?;
     FileDigest::of(
         entry,
-        |error| blame(&error),
+        |error| read_error(&error),
         |bytes| file.write_all(bytes).map_err(ReadError::Io),
     )
 }
@@ -225,7 +225,7 @@ fn is_plain(path: &str) -> bool {
 }
 
 /// Returns whose fault an error of reading is: the limit's, or the archive's.
-fn blame(error: &io::Error) -> ReadError {
+fn read_error(error: &io::Error) -> ReadError {
     match error.kind() {
         io::ErrorKind::FileTooLarge => ReadError::Rejected(
             Reason::TooLarge,
@@ -239,13 +239,13 @@ fn blame(error: &io::Error) -> ReadError {
 }
 
 /// The bytes of all frames of a file, up to a limit.
-struct Plain<R: Read> {
+struct DecodedFrames<R: Read> {
     source: Option<R>,
     decoder: Option<StreamingDecoder<R, FrameDecoder>>,
     left: u64,
 }
 
-impl<R: BufRead> Read for Plain<R> {
+impl<R: BufRead> Read for DecodedFrames<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if buffer.is_empty() {
             return Ok(0);

@@ -35,7 +35,7 @@ pub fn review(
         let text = format!("{id} had failed, and was run again until it passed");
         rejections.add(Reason::RunRetried, text);
     }
-    if let Some(why) = implausible(record, planned, seed) {
+    if let Some(why) = implausible_pass(record, planned, seed) {
         rejections.add(Reason::ImplausiblePass, format!("{id}: {why}"));
     }
     let point = Point::of(planned.scenario, &record.column.torch, planned.check);
@@ -49,22 +49,22 @@ pub fn review(
             record.verdict, again.verdict
         );
         rejections.add(Reason::EditedVerdict, text);
-    } else if words(&again) != words(record) {
+    } else if expectation_of(&again) != expectation_of(record) {
         let text = format!("{id}: another expectation is recorded than the one that matches");
         rejections.add(Reason::EditedVerdict, text);
     }
     let entry = suite.expectations.find(&point);
-    reject_verdict(&again, entry, suite, is_own, rejections);
+    check_verdict(&again, entry, suite, is_own, rejections);
 }
 
 /// Returns what a record says of the expectation that matched, without its place, which differs between folders.
-fn words(record: &CheckRecord) -> Option<(&str, Option<&str>)> {
+fn expectation_of(record: &CheckRecord) -> Option<(&str, Option<&str>)> {
     let reason = record.expectation.as_ref()?;
     Some((reason.text.as_str(), reason.url.as_deref()))
 }
 
 /// Adds the reasons why a package with a record of this verdict is rejected.
-fn reject_verdict(
+fn check_verdict(
     record: &CheckRecord,
     entry: Option<&Entry>,
     suite: &Suite,
@@ -154,7 +154,7 @@ fn differing_field(record: &CheckRecord, planned: &Planned<'_>) -> Option<&'stat
 
 /// Returns why a pass is none that a run records; `None` if it can be one. A pass says how many elements were compared on every
 /// rank, and nothing of what is wrong. For an op or a layer above c10d it compared every element that the oracle expects.
-fn implausible(record: &CheckRecord, planned: &Planned<'_>, seed: u64) -> Option<String> {
+fn implausible_pass(record: &CheckRecord, planned: &Planned<'_>, seed: u64) -> Option<String> {
     if record.outcome != Outcome::Pass {
         return None;
     }

@@ -190,10 +190,10 @@ impl Run {
             rejections.add(Reason::MissingEnvironment, text);
             return;
         };
-        let wanted = normal(&product.package);
+        let wanted = normalized_name(&product.package);
         let found = installed
             .iter()
-            .find(|(package, _)| normal(package) == wanted);
+            .find(|(package, _)| normalized_name(package) == wanted);
         let version = found.and_then(|(_, version)| version.as_str());
         if version != Some(product.version.as_str()) {
             let found = version.map_or("not installed".to_owned(), |version| {
@@ -264,7 +264,7 @@ impl Run {
 }
 
 /// Returns the name of a package as indexes compare it: `torch-example` of `Torch_Example`.
-fn normal(package: &str) -> String {
+fn normalized_name(package: &str) -> String {
     let lower = package.to_lowercase();
     let parts: Vec<&str> = lower
         .split(['-', '_', '.'])
@@ -288,7 +288,13 @@ mod tests {
 
     #[test]
     fn names_of_packages_are_compared_as_indexes_do() {
-        assert_eq!(normal("Torch_Example"), normal("torch-example"));
-        assert_ne!(normal("torchexample"), normal("torch-example"));
+        assert_eq!(
+            normalized_name("Torch_Example"),
+            normalized_name("torch-example")
+        );
+        assert_ne!(
+            normalized_name("torchexample"),
+            normalized_name("torch-example")
+        );
     }
 }

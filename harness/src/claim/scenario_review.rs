@@ -41,7 +41,7 @@ pub fn review(run: &Run, folder: &Path, plan: &Replan, rejections: &mut Rejectio
             let text = format!("{name}: {}: `{field}` is not what the plan says", record.id);
             rejections.add(Reason::EditedRecord, text);
         }
-        if let Some(why) = implausible(record, scenario, checks) {
+        if let Some(why) = implausible_passes(record, scenario, checks) {
             let text = format!("{name}: {}: {why}", record.id);
             rejections.add(Reason::ImplausiblePass, text);
         }
@@ -91,7 +91,7 @@ fn differing_field(
 }
 
 /// Returns why the passes of a scenario cannot come from the world that is recorded; `None` if they can.
-fn implausible(
+fn implausible_passes(
     record: &ScenarioRecord,
     scenario: &Scenario,
     checks: &[&CheckRecord],

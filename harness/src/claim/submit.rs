@@ -11,7 +11,7 @@ use super::archive;
 use super::manifest::{FORMAT, FileDigest, MANIFEST, Manifest};
 use super::product::Product;
 use super::verify::{INPUTS, PRODUCT, Review, verify};
-use super::waivers::first;
+use super::waivers::first_problem;
 use allranks_report::jsonl;
 use allranks_yaml::Source;
 
@@ -47,7 +47,7 @@ pub enum SubmitError {
 /// The product file or a run is wrong or missing, or this machine failed.
 pub fn submit(submission: &Submission, out: &Path, now: SystemTime) -> Result<Review, SubmitError> {
     let source = Source::read(&submission.product).and_then(Product::parse);
-    source.map_err(|problems| SubmitError::Wrong(first(&problems)))?;
+    source.map_err(|problems| SubmitError::Wrong(first_problem(&problems)))?;
     let mut files = BTreeMap::new();
     files.insert(PRODUCT.to_owned(), submission.product.clone());
     let mut suite = None;

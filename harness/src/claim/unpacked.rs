@@ -16,7 +16,7 @@ const ENDING: &str = ".tar.zst";
 
 /// The contents of a package, unpacked. Its files are those of its manifest; whether its claim holds was not asked.
 #[derive(Debug)]
-pub struct Opened {
+pub struct UnpackedPackage {
     /// The product that the package is about.
     pub product: Product,
     /// The folder of the first of its two runs.
@@ -44,7 +44,7 @@ pub fn is_package(path: &Path) -> bool {
 ///
 /// # Errors
 /// See [`OpenError`]. What was unpacked by then stays.
-pub fn open(package: &Path, folder: &Path) -> Result<Opened, OpenError> {
+pub fn open(package: &Path, folder: &Path) -> Result<UnpackedPackage, OpenError> {
     let found = match archive::unpack(package, folder, LIMITS) {
         Ok(found) => found,
         Err(ReadError::Rejected(_, text)) => return Err(OpenError::Damaged(text)),
@@ -61,5 +61,5 @@ pub fn open(package: &Path, folder: &Path) -> Result<Opened, OpenError> {
         OpenError::Damaged(first.unwrap_or_default())
     })?;
     let run = folder.join("runs/1");
-    Ok(Opened { product, run })
+    Ok(UnpackedPackage { product, run })
 }

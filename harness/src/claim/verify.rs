@@ -15,7 +15,7 @@ use super::product::Product;
 use super::reason::{Reason, Rejection, Rejections};
 use super::replan::{Machine, Replan};
 use super::run::Run;
-use super::waivers::{WaiverUse, check_rules, first};
+use super::waivers::{WaiverUse, check_rules, first_problem};
 use crate::suite::{Request, Suite, SuiteError};
 use allranks_model::evidence::Evidence;
 use allranks_model::names::RequirementId;
@@ -114,7 +114,7 @@ fn examine(
     let product = match product {
         Ok(product) => review.product.insert(product).clone(),
         Err(problems) => {
-            rejections.add(Reason::BadProduct, first(&problems));
+            rejections.add(Reason::BadProduct, first_problem(&problems));
             return Ok(());
         }
     };
@@ -163,7 +163,10 @@ fn examine(
     let suite = match Suite::load_embedded(&request, scratch) {
         Ok(suite) => suite,
         Err(SuiteError::Invalid(problems)) => {
-            rejections.add(Reason::BadInput, inside(&first(&problems), folder));
+            rejections.add(
+                Reason::BadInput,
+                without_folder(&first_problem(&problems), folder),
+            );
             return Ok(());
         }
         Err(SuiteError::Io(error)) => return Err(error),
@@ -203,7 +206,7 @@ fn judge(
     review.coverage = Some(Coverage::of(checks, &suite.requirements));
     let ids = plan.left_out.iter().map(|scenario| scenario.id.to_string());
     review.left_out = ids.collect();
-    review.waivers = waivers(runs, suite, folder);
+    review.waivers = waiver_uses(runs, suite, folder);
     for waiver in review.waivers.iter().filter(|waiver| waiver.checks == 0) {
         let text = format!(
             "{}: the waiver of {} excuses nothing",
@@ -364,7 +367,7 @@ fn check_left_out(plan: &Replan, suite: &Suite, rejections: &mut Rejections) {
 }
 
 /// The waivers of the package, each with the number of checks that it excuses in a run.
-fn waivers(runs: &[Run; 2], suite: &Suite, folder: &Path) -> Vec<WaiverUse> {
+fn waiver_uses(runs: &[Run; 2], suite: &Suite, folder: &Path) -> Vec<WaiverUse> {
     let waived = runs[0].results.checks.iter().chain(&runs[1].results.checks);
     let texts: Vec<&str> = waived
         .filter(|check| check.verdict == Verdict::Waived)
@@ -375,7 +378,7 @@ fn waivers(runs: &[Run; 2], suite: &Suite, folder: &Path) -> Vec<WaiverUse> {
         let waiver = entry.waiver()?;
         let why = entry.why();
         Some(WaiverUse {
-            at: inside(&entry.at, folder),
+            at: without_folder(&entry.at, folder),
             requirement: waiver.requirement.clone(),
             expiry: waiver.expiry.clone(),
             approver: waiver.approver.clone(),
@@ -392,6 +395,6 @@ fn waivers(runs: &[Run; 2], suite: &Suite, folder: &Path) -> Vec<WaiverUse> {
 }
 
 /// Returns a text without the path of the folder that the package was unpacked in.
-fn inside(text: &str, folder: &Path) -> String {
+fn without_folder(text: &str, folder: &Path) -> String {
     text.replace(&format!("{}/", folder.display()), "")
 }

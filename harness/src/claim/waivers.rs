@@ -34,7 +34,7 @@ pub struct WaiverUse {
 
 /// The part of a waiver that decides whether it may be one. The rest is checked when the file is loaded as the run did.
 #[derive(Deserialize)]
-struct Written {
+struct WaiverFields {
     requirement: RequirementId,
     #[serde(rename = "match")]
     matches: Match,
@@ -52,7 +52,7 @@ pub fn check_rules(files: &[PathBuf], claim: &Claim, now: SystemTime, rejections
         // The loading of the file reports places and unknown fields.
         let list: Vec<serde_yaml::Value> = serde_yaml::from_str(&source.text).unwrap_or_default();
         for (index, value) in list.into_iter().enumerate() {
-            if let Ok(waiver) = serde_yaml::from_value::<Written>(value) {
+            if let Ok(waiver) = serde_yaml::from_value::<WaiverFields>(value) {
                 waiver.check(
                     &format!("{name}, entry {}", index + 1),
                     claim,
@@ -64,7 +64,7 @@ pub fn check_rules(files: &[PathBuf], claim: &Claim, now: SystemTime, rejections
     }
 }
 
-impl Written {
+impl WaiverFields {
     fn check(&self, at: &str, claim: &Claim, now: SystemTime, rejections: &mut Rejections) {
         let id = &self.requirement;
         let mut outcomes = self.outcome.as_slice().iter();
@@ -92,7 +92,7 @@ impl Written {
 
 /// Returns the first of several problems of files, in one line.
 #[must_use]
-pub fn first(problems: &[Diagnostic]) -> String {
+pub fn first_problem(problems: &[Diagnostic]) -> String {
     let told = |one: &Diagnostic| format!("{}:{}: {}", one.path, one.line, one.message);
     problems.first().map_or_else(String::new, told)
 }

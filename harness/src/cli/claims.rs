@@ -17,12 +17,12 @@ const NAMED: usize = 12;
 /// Writes a package.
 pub fn submit(arguments: &SubmitArguments, out: &mut impl Write) -> Result<Exit, Failure> {
     let scratch = tempfile::tempdir()?;
-    let scripts = scratch.path().join("repro");
-    let count = repro::of_excused(&read(&arguments.run1)?, &scripts)?;
+    let reproducers = scratch.path().join("repro");
+    let count = repro::write_excused(&read(&arguments.run1)?, &reproducers)?;
     let submission = Submission {
         runs: [arguments.run1.clone(), arguments.run2.clone()],
         product: arguments.product.clone(),
-        repro: Some(scripts),
+        repro: Some(reproducers),
     };
     let review = claim::submit(&submission, &arguments.out, SystemTime::now());
     let review = review.map_err(|error| match error {
@@ -195,7 +195,7 @@ fn write_coverage(coverage: &Coverage, out: &mut impl Write) -> io::Result<()> {
         ("unmet", &coverage.unmet),
     ];
     for (word, ids) in lists.into_iter().filter(|(_, ids)| !ids.is_empty()) {
-        writeln!(out, "  {word:<8} {}", named(ids))?;
+        writeln!(out, "  {word:<8} {}", id_list(ids))?;
     }
     writeln!(
         out,
@@ -217,7 +217,7 @@ fn write_coverage(coverage: &Coverage, out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-fn named(ids: &[RequirementId]) -> String {
+fn id_list(ids: &[RequirementId]) -> String {
     let first: Vec<&str> = ids.iter().take(NAMED).map(RequirementId::as_str).collect();
     match ids.len().saturating_sub(NAMED) {
         0 => first.join(", "),

@@ -9,7 +9,7 @@ use super::args::ReproArguments;
 use super::command_line::{without_places, without_secrets};
 use super::read_run::read;
 use super::{Exit, Failure, inputs, locate};
-use crate::repro::{Ended, Notes, ReproError, Subject, script, smaller, trial, with_numel};
+use crate::repro::{Notes, ReproError, Subject, TrialOutcome, smaller, trial, with_numel};
 use crate::suite::{Request, Suite};
 use allranks_model::evidence::Evidence;
 use allranks_model::outcome::{Outcome, Verdict};
@@ -51,7 +51,7 @@ pub fn repro(
     };
     match (&arguments.known_failures, &arguments.id) {
         (Some(folder), _) => context.known_failures(folder, out)?,
-        (None, Some(id)) => context.one(id, arguments, out)?,
+        (None, Some(id)) => context.write_one(id, arguments, out)?,
         (None, None) => unreachable!("the arguments demand one of them"),
     }
     Ok(Exit::AsExpected)
@@ -62,7 +62,7 @@ pub fn repro(
 ///
 /// # Errors
 /// The suite, with the files that the run was given, cannot be loaded; or a script not be written.
-pub fn of_excused(run: &Results, folder: &Path) -> Result<usize, Failure> {
+pub fn write_excused(run: &Results, folder: &Path) -> Result<usize, Failure> {
     let mut failures = BTreeMap::<(&str, Option<&str>), &CheckRecord>::new();
     let excused =
         |check: &&CheckRecord| matches!(check.verdict, Verdict::KnownFailure | Verdict::Waived);
@@ -120,14 +120,14 @@ struct ReproContext {
 }
 
 impl ReproContext {
-    fn one(
+    fn write_one(
         &self,
         id: &str,
         arguments: &ReproArguments,
         out: &mut impl Write,
     ) -> Result<(), Failure> {
-        let plan = locate::named(&self.suite, Some(&self.torch), id);
-        let scenario = locate::scenario(&self.suite, &plan, id)?;
+        let plan = locate::plan_id(&self.suite, Some(&self.torch), id);
+        let scenario = locate::find_scenario(&self.suite, &plan, id)?;
         let check = scenario.checks.iter().find(|check| check.id.as_str() == id);
         let is_frame = id == scenario.id.as_str()
             || scenario
@@ -135,7 +135,7 @@ impl ReproContext {
                 .iter()
                 .any(|frame| frame.as_str() == id);
         if check.is_none() && !is_frame {
-            return Err(locate::unknown(&self.suite, id));
+            return Err(locate::unknown_id(&self.suite, id));
         }
         if let Some(program) = &scenario.case.program {
             let (python, size) = (Path::new("python"), scenario.world_size);
@@ -178,14 +178,14 @@ impl ReproContext {
         };
         let mut notes = self.notes(&subject, torch);
         match (record, entry) {
-            (Some(record), _) => observe(&mut notes, record),
-            (None, Some(entry)) => known(&mut notes, entry),
+            (Some(record), _) => note_record(&mut notes, record),
+            (None, Some(entry)) => note_expectation(&mut notes, entry),
             (None, None) => notes.torch.clear(),
         }
         if let (Some(check), Some(_)) = (check, &smaller) {
             notes.shrunk = format!("from the {} of {}", elements(check), check.id);
         }
-        let text = self.script(&subject, &notes)?;
+        let text = self.reproducer(&subject, &notes)?;
         match &arguments.out {
             Some(path) => write(path, &text)?,
             None => out.write_all(text.as_bytes())?,
@@ -196,25 +196,25 @@ impl ReproContext {
     /// Returns the script of a recorded failure; `None` if there can be none.
     fn of_record(&self, record: &CheckRecord) -> Option<String> {
         let torch = &record.column.torch;
-        let plan = locate::named(&self.suite, Some(torch), record.id.as_str());
-        let scenario = locate::scenario(&self.suite, &plan, record.id.as_str()).ok()?;
+        let plan = locate::plan_id(&self.suite, Some(torch), record.id.as_str());
+        let scenario = locate::find_scenario(&self.suite, &plan, record.id.as_str()).ok()?;
         let mut checks = scenario.checks.iter();
         let check = checks.find(|check| check.id == record.id)?;
-        let script = |check: &Check, numel: Option<u64>| {
+        let reproducer = |check: &Check, numel: Option<u64>| {
             let subject = Subject {
                 scenario,
                 check: Some(check),
                 seed: self.seed,
             };
             let mut notes = self.notes(&subject, torch);
-            observe(&mut notes, record);
+            note_record(&mut notes, record);
             let numel = numel.map_or_else(String::new, |numel| format!(" --numel {numel}"));
             let seed = self.seed;
             notes.command = format!("allranks repro '{}'{numel} --seed {seed}", record.id);
-            self.script(&subject, &notes).ok()
+            self.reproducer(&subject, &notes).ok()
         };
-        script(check, None)
-            .or_else(|| script(&with_numel(check, FEW_ELEMENTS)?, Some(FEW_ELEMENTS)))
+        reproducer(check, None)
+            .or_else(|| reproducer(&with_numel(check, FEW_ELEMENTS)?, Some(FEW_ELEMENTS)))
     }
 
     /// Writes one script for each entry of the expectations that holds for this torch: of its checks the one in the smallest
@@ -222,7 +222,7 @@ impl ReproContext {
     fn known_failures(&self, folder: &Path, out: &mut impl Write) -> Result<(), Failure> {
         std::fs::create_dir_all(folder)?;
         let mut names = BTreeSet::new();
-        let plan = locate::everything(&self.suite, Some(&self.torch));
+        let plan = locate::plan_all(&self.suite, Some(&self.torch));
         let smallest = self.smallest(&plan);
         for entry in self.suite.expectations.iter() {
             let Some((scenario, check)) = smallest.get(entry.at.as_str()).copied() else {
@@ -245,7 +245,7 @@ impl ReproContext {
             let text = match text {
                 Ok(text) => text,
                 Err(why) => {
-                    writeln!(out, "{}: no script of {}: {why}", entry.at, check.id)?;
+                    writeln!(out, "{}: no reproducer of {}: {why}", entry.at, check.id)?;
                     continue;
                 }
             };
@@ -312,11 +312,11 @@ impl ReproContext {
             format!(" --numel {numel}")
         });
         notes.command = format!("allranks repro '{}'{numel} --seed {}", check.id, self.seed);
-        known(&mut notes, entry);
+        note_expectation(&mut notes, entry);
         if smaller.is_some() {
             notes.shrunk = format!("from the check's {}", elements(check));
         }
-        self.script(&subject, &notes)
+        self.reproducer(&subject, &notes)
     }
 
     fn entry(&self, scenario: &Scenario, check: &Check, torch: &str) -> Option<&Entry> {
@@ -335,13 +335,13 @@ impl ReproContext {
         if !self.shrink {
             return Ok(None);
         }
-        let ends = |check: &Check| -> Result<Ended, Failure> {
+        let ends = |check: &Check| -> Result<TrialOutcome, Failure> {
             let subject = Subject {
                 scenario,
                 check: Some(check),
                 seed,
             };
-            let text = self.script(&subject, &Notes::default())?;
+            let text = self.reproducer(&subject, &Notes::default())?;
             let port = world::lease_port().map_err(|error| Failure::Harness(error.to_string()))?;
             let deadline_s = scenario.case.world.deadline_s;
             Ok(trial(
@@ -356,7 +356,7 @@ impl ReproContext {
         // is made smaller, once.
         let candidates: Vec<Check> = match check.script() {
             Some(_) => {
-                let text = self.script(
+                let text = self.reproducer(
                     &Subject {
                         scenario,
                         check: Some(check),
@@ -375,7 +375,7 @@ impl ReproContext {
             return Ok(None);
         }
         let whole = ends(check)?;
-        if whole == Ended::AsExpected {
+        if whole == TrialOutcome::AsExpected {
             return Err(Failure::Nothing(
                 format!("{} does not fail here", check.id),
                 "without --shrink the file is written all the same".to_owned(),
@@ -404,8 +404,8 @@ impl ReproContext {
         }
     }
 
-    fn script(&self, subject: &Subject<'_>, notes: &Notes) -> Result<String, Failure> {
-        script(subject, notes).map_err(|error| match error {
+    fn reproducer(&self, subject: &Subject<'_>, notes: &Notes) -> Result<String, Failure> {
+        crate::repro::reproducer(subject, notes).map_err(|error| match error {
             ReproError::Unpreparable(error) => Failure::Harness(error.to_string()),
             ReproError::Unstaged(error) => Failure::Harness(error),
             ReproError::Program | ReproError::Stack => Failure::Harness(error.to_string()),
@@ -450,7 +450,7 @@ fn file_stem(entry: &Entry, scenario: &Scenario, check: &Check) -> String {
 }
 
 /// Adds what a run recorded of the check to the notes.
-fn observe(notes: &mut Notes, record: &CheckRecord) {
+fn note_record(notes: &mut Notes, record: &CheckRecord) {
     let class = record
         .class
         .as_ref()
@@ -463,7 +463,7 @@ fn observe(notes: &mut Notes, record: &CheckRecord) {
 }
 
 /// Adds what an expectation says to the notes.
-fn known(notes: &mut Notes, entry: &Entry) {
+fn note_expectation(notes: &mut Notes, entry: &Entry) {
     let outcomes: Vec<_> = entry
         .outcomes
         .iter()
@@ -534,7 +534,7 @@ mod tests {
         let (mut known, mut fileless) = (BTreeSet::new(), BTreeSet::new());
         for version in VERSIONS {
             let context = context(version);
-            let plan = locate::everything(&context.suite, Some(version));
+            let plan = locate::plan_all(&context.suite, Some(version));
             let smallest = context.smallest(&plan);
             let above_c10d: BTreeSet<&str> = (plan.scenarios.iter())
                 .flat_map(|scenario| scenario.checks.iter().map(move |check| (scenario, check)))

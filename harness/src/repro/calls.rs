@@ -57,9 +57,9 @@ pub(super) struct CallSite<'a> {
 }
 
 /// Writes the calls of a step.
-pub(super) fn code(scene: &CallSite<'_>) -> Code {
-    let step = scene.step;
-    let mut writer = Writer::new(scene);
+pub(super) fn code(site: &CallSite<'_>) -> Code {
+    let step = site.step;
+    let mut writer = Writer::new(site);
     let is_timed =
         |call: &Call| matches!(call, Call::Barrier { .. } | Call::MonitoredBarrier { .. });
     for (index, call) in step.calls.iter().enumerate() {
@@ -103,15 +103,15 @@ pub(super) struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    pub(super) fn new(scene: &CallSite<'a>) -> Self {
-        let calls = scene.step.calls.iter();
+    pub(super) fn new(site: &CallSite<'a>) -> Self {
+        let calls = site.step.calls.iter();
         Self {
-            step: scene.step,
-            expected_tensors: scene.expected_tensors,
-            answers: scene.answers,
-            group_size: scene.group_size,
-            name: scene.name,
-            has_groups: scene.has_groups,
+            step: site.step,
+            expected_tensors: site.expected_tensors,
+            answers: site.answers,
+            group_size: site.group_size,
+            name: site.name,
+            has_groups: site.has_groups,
             one_work: calls.filter(|call| makes_work(call)).count() == 1,
             factor: format!("{PREMUL_FACTOR:?}"),
             code: Code::default(),

@@ -1,6 +1,6 @@
 //! Writes the docstring of a reproducer: which promise it holds the library to, what was seen, how to run it.
 
-use super::script_program::{leaves, takes_torchrun};
+use super::script_program::{can_use_torchrun, has_early_end};
 use super::{Notes, Subject};
 use allranks_model::capability::Declared;
 use allranks_model::op_check::OpCheck;
@@ -16,8 +16,10 @@ pub(super) fn header(subject: &Subject<'_>, notes: &Notes) -> String {
     let scenario = subject.scenario;
     let script = subject.check.and_then(|check| check.script());
     let what = match subject.check {
-        Some(check) if script.is_some() => format!("{}: {}", scenario.case.title, about(check)),
-        Some(check) => about(check),
+        Some(check) if script.is_some() => {
+            format!("{}: {}", scenario.case.title, describe_check(check))
+        }
+        Some(check) => describe_check(check),
         None => "initialisation, groups and teardown".to_owned(),
     };
     let title = format!(
@@ -29,7 +31,7 @@ pub(super) fn header(subject: &Subject<'_>, notes: &Notes) -> String {
             declared: Declared::Unsupported(_),
             ..
         }) => "every rank raises a clear error, and the group works afterwards",
-        _ if script.is_some_and(|script| leaves(script)) => {
+        _ if script.is_some_and(|script| has_early_end(script)) => {
             "every rank that stays says \"as expected\", and the others end as they say"
         }
         _ if script.is_some() => "every rank says \"as expected\"",
@@ -42,7 +44,7 @@ pub(super) fn header(subject: &Subject<'_>, notes: &Notes) -> String {
     };
     let size = scenario.world_size;
     let run = match script {
-        Some(script) if !takes_torchrun(scenario, script) => format!(
+        Some(script) if !can_use_torchrun(scenario, script) => format!(
             "for r in {}; do RANK=$r LOCAL_RANK=$r WORLD_SIZE={size} MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 python THIS_FILE & done; wait     (no torchrun: it ends all ranks when one ends, and keeps its store; exit code 1 of a rank if it fails)",
             size.ranks()
                 .map(|rank| rank.to_string())
@@ -75,7 +77,7 @@ pub(super) fn header(subject: &Subject<'_>, notes: &Notes) -> String {
 }
 
 /// Returns a check in words.
-fn about(check: &Check) -> String {
+fn describe_check(check: &Check) -> String {
     let name = |op: &OpCheck| op.op.name().to_owned();
     let mut words: Vec<String> = check.op().map(name).into_iter().collect();
     let told = |axis: &str| !matches!(axis, "call" | "method" | "numel");

@@ -33,13 +33,13 @@ use std::path::absolute;
 use thiserror::Error;
 
 pub use shrink::{smaller, with_numel};
-pub use trial::{Ended, trial};
+pub use trial::{TrialOutcome, trial};
 
 use self::calls::{CallSite, Code};
 use self::init::init;
 use self::literal::{list, text};
 use self::script_program::ScriptProgram;
-use self::tables::{Part, Passed, Tables};
+use self::tables::{OpObjects, OpTensors, Tables};
 use allranks_model::capability::Declared;
 use allranks_model::op_check::OpCheck;
 use allranks_oracle::{Prepared, Unpreparable};
@@ -118,7 +118,7 @@ pub enum ReproError {
 ///
 /// # Errors
 /// The check has no expected value, or too much data.
-pub fn script(subject: &Subject<'_>, notes: &Notes) -> Result<String, ReproError> {
+pub fn reproducer(subject: &Subject<'_>, notes: &Notes) -> Result<String, ReproError> {
     let Subject {
         scenario,
         check,
@@ -244,13 +244,13 @@ fn written(
             })
         })
         .collect();
-    let part = Part {
+    let part = OpTensors {
         prefix: String::new(),
         dtype: op.dtype,
         expected_tensors,
         is_judged: true,
     };
-    let passed = Passed {
+    let passed = OpObjects {
         suffix: String::new(),
         codes: codes.clone(),
     };

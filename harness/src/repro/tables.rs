@@ -11,7 +11,7 @@ const FUNCTIONS: &str = include_str!("template/tensors.py");
 
 /// The tensors of one op on every rank.
 #[derive(Debug)]
-pub(super) struct Part {
+pub(super) struct OpTensors {
     /// The prefix of their names: empty, or the op's name in a script and a dot.
     pub prefix: String,
     /// The element type of the tensors.
@@ -24,7 +24,7 @@ pub(super) struct Part {
 
 /// The objects that collectives of objects are given, and those that they must give.
 #[derive(Debug)]
-pub(super) struct Passed {
+pub(super) struct OpObjects {
     /// The suffix of the tables' names, after `OBJECTS` and `ANSWERS`.
     pub suffix: String,
     /// For each rank, its code with the objects.
@@ -52,7 +52,7 @@ pub(super) struct Tables {
 
 impl Tables {
     /// Writes the tables of these tensors and objects.
-    pub(super) fn new(parts: &[Part], passed: &[Passed]) -> Self {
+    pub(super) fn new(parts: &[OpTensors], passed: &[OpObjects]) -> Self {
         let mut tables = Self::default();
         // A bystander's buffer is written only if the table has tensors of other ranks too.
         let is_taking_part =
@@ -68,7 +68,7 @@ impl Tables {
         tables
     }
 
-    fn write_tensors(&mut self, parts: &[Part]) {
+    fn write_tensors(&mut self, parts: &[OpTensors]) {
         let all = || {
             parts
                 .iter()
@@ -89,13 +89,15 @@ impl Tables {
         let ranks = parts.iter().map(|part| part.expected_tensors.len()).max();
         let rows: Vec<Vec<String>> = (0..ranks.unwrap_or(0))
             .map(|rank| {
-                let of = |part: &Part| -> Vec<String> {
+                let of = |part: &OpTensors| -> Vec<String> {
                     let dtype = match one {
                         true => "DTYPE".to_owned(),
                         false => format!("torch.{}", part.dtype),
                     };
                     let expected_tensors = part.expected_tensors[rank].iter();
-                    expected_tensors.map(|one| row(part, &dtype, one)).collect()
+                    expected_tensors
+                        .map(|one| tensor_row(part, &dtype, one))
+                        .collect()
                 };
                 parts.iter().flat_map(of).collect()
             })
@@ -169,9 +171,9 @@ impl Tables {
         format!("{values}{near}{functions}")
     }
 
-    fn write_objects(&mut self, passed: &[Passed]) {
+    fn write_objects(&mut self, passed: &[OpObjects]) {
         let mut objects = Objects::default();
-        for Passed { suffix, codes } in passed {
+        for OpObjects { suffix, codes } in passed {
             let members = || codes.iter().enumerate();
             let given: Vec<_> = members()
                 .filter_map(|(rank, code)| Some((rank, code.object.as_ref()?)))
@@ -235,7 +237,7 @@ fn tolerances(bounds: &[f64]) -> String {
     }
 }
 
-fn row(part: &Part, dtype: &str, expected_tensor: &ExpectedTensor) -> String {
+fn tensor_row(part: &OpTensors, dtype: &str, expected_tensor: &ExpectedTensor) -> String {
     let view = &expected_tensor.view;
     let before = match &expected_tensor.before {
         Some(before) => elements(part.dtype, before),

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{Notes, Subject, script, with_numel};
+use super::{Notes, Subject, reproducer, with_numel};
 use allranks_model::axes::Values;
 use allranks_model::capability::Declared;
 use allranks_model::op_check::OpCheck;
@@ -118,7 +118,7 @@ fn ranks_that_hold_what_the_exhibits_say_pass() {
 }
 
 #[test]
-fn every_check_has_a_script_without_allranks_in_its_code() {
+fn every_check_has_a_reproducer_without_allranks_in_its_code() {
     for scenario in &whole(&[2]).scenarios {
         let plain = scenario
             .checks
@@ -130,7 +130,7 @@ fn every_check_has_a_script_without_allranks_in_its_code() {
                 check: Some(check),
                 seed: 1,
             };
-            let text = script(&subject, &Notes::default()).unwrap();
+            let text = reproducer(&subject, &Notes::default()).unwrap();
             assert!(
                 text.contains(&format!("dist.{}", function(op.op.name()))),
                 "{}",
@@ -177,7 +177,7 @@ fn every_script_of_moves_is_written() {
                 check: Some(smaller.as_ref().unwrap_or(check)),
                 seed: 1,
             };
-            let text = script(&subject, &Notes::default()).unwrap();
+            let text = reproducer(&subject, &Notes::default()).unwrap();
             assert!(text.contains("\ntry:\n    "), "{}", check.id);
             assert!(!text.contains("%%"), "{}", check.id);
             scripts += 1;

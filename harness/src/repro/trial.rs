@@ -10,7 +10,7 @@ use allranks_model::names::WorldSize;
 
 /// How a script ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum TrialOutcome {
     /// Every rank said "as expected" and ended with exit code 0.
     AsExpected,
     /// Some rank holds or got what it must not.
@@ -40,7 +40,7 @@ pub fn trial(
     world_size: WorldSize,
     port: u16,
     deadline_s: f64,
-) -> io::Result<Ended> {
+) -> io::Result<TrialOutcome> {
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("repro.py");
     std::fs::write(&file, script)?;
@@ -74,7 +74,7 @@ pub fn trial(
         }
         // A rank that died leaves the others waiting for it.
         if codes.contains(&Some(None)) {
-            return Ok(Ended::Died);
+            return Ok(TrialOutcome::Died);
         }
         if codes.iter().flatten().any(|code| *code != Some(0)) {
             limit = limit.min(Instant::now() + AFTER_A_FAILURE);
@@ -87,11 +87,11 @@ pub fn trial(
     output.take(1 << 20).read_to_string(&mut text)?;
     let fails = |how: &str| text.contains(&format!("FAILED: {how}"));
     Ok(match () {
-        () if codes.iter().all(|code| *code == Some(Some(0))) => Ended::AsExpected,
-        () if fails("raised") || fails("did not raise") => Ended::Raised,
-        () if fails("hangs") || codes.contains(&None) => Ended::Hung,
-        () if text.contains("FAILED: ") => Ended::Wrong,
-        () => Ended::Died,
+        () if codes.iter().all(|code| *code == Some(Some(0))) => TrialOutcome::AsExpected,
+        () if fails("raised") || fails("did not raise") => TrialOutcome::Raised,
+        () if fails("hangs") || codes.contains(&None) => TrialOutcome::Hung,
+        () if text.contains("FAILED: ") => TrialOutcome::Wrong,
+        () => TrialOutcome::Died,
     })
 }
 

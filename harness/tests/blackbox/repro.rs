@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-use allranks::repro::{Ended, Notes, Subject, script, trial};
+use allranks::repro::{Notes, Subject, TrialOutcome, reproducer, trial};
 use allranks_model::capability::Declared;
 use allranks_model::op_check::OpCheck;
 use allranks_model::outcome::Outcome;
@@ -440,7 +440,7 @@ fn every_kind() {
                 check: Some(check),
                 seed: 1,
             };
-            let text = script(&subject, &Notes::default()).unwrap();
+            let text = reproducer(&subject, &Notes::default()).unwrap();
             let port = world::lease_port().unwrap();
             let ended = trial(&python, &text, scenario.world_size, port.port, 60.0).unwrap();
             let fails = known
@@ -450,7 +450,7 @@ fn every_kind() {
                     Some(check),
                 ))
                 .is_some_and(|entry| !entry.intermittent && entry.also_passes.is_none());
-            if (ended == Ended::AsExpected) == fails {
+            if (ended == TrialOutcome::AsExpected) == fails {
                 wrong.push(format!("{}: {ended:?}", check.id));
             }
         }

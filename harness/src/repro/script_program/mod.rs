@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use super::calls::{CallSite, Writer, is_too_large};
 use super::literal::list;
-use super::tables::{Part, Passed};
+use super::tables::{OpObjects, OpTensors};
 use super::{ReproError, put_line};
 use allranks_model::names::Rank;
 use allranks_model::op_check::OpCheck;
@@ -58,7 +58,7 @@ struct Op<'a> {
 }
 
 /// Returns true if a rank ends, or stops for good, in the middle of the script.
-pub(super) fn leaves(script: &Script) -> bool {
+pub(super) fn has_early_end(script: &Script) -> bool {
     script
         .moves
         .iter()
@@ -67,8 +67,8 @@ pub(super) fn leaves(script: &Script) -> bool {
 
 /// Returns true if `torchrun` may start the script: not if a rank ends before the others, because `torchrun` then
 /// ends the others too, and not if ranks initialise more than once, because its store remembers the first time.
-pub(super) fn takes_torchrun(scenario: &Scenario, script: &Script) -> bool {
-    !leaves(script) && scenario.case.world.starts != Starts::Bare
+pub(super) fn can_use_torchrun(scenario: &Scenario, script: &Script) -> bool {
+    !has_early_end(script) && scenario.case.world.starts != Starts::Bare
 }
 
 /// Writes a script's moves and hands over its tables; `then` writes the file around them.
@@ -77,7 +77,7 @@ pub(super) fn script_program<T>(
     check: &Check,
     script: &Arc<Script>,
     seed: u64,
-    then: impl FnOnce(&ScriptProgram<'_>, &[Part], &[Passed]) -> T,
+    then: impl FnOnce(&ScriptProgram<'_>, &[OpTensors], &[OpObjects]) -> T,
 ) -> Result<T, ReproError> {
     let points = Endpoints {
         all: vec![(0, String::new()); 64],
@@ -85,7 +85,7 @@ pub(super) fn script_program<T>(
     };
     let compiled = CompiledScript::new(scenario, check, script, &points, seed)
         .map_err(ReproError::Unstaged)?;
-    let names = names(script);
+    let names = op_names(script);
     let ranks = || scenario.world_size.ranks();
     let answers: Vec<Vec<Vec<(usize, &Answer)>>> = compiled
         .parts()
@@ -136,7 +136,7 @@ pub(super) fn script_program<T>(
         ops,
         marks: BTreeMap::new(),
         functions: Vec::new(),
-        host: host(scenario, script),
+        host: marks_host(scenario, script),
         text: String::new(),
     };
     script_program.write(&compiled);
@@ -145,12 +145,12 @@ pub(super) fn script_program<T>(
 }
 
 /// Returns the name of each op: its work's name or its own; empty if there is only one op.
-fn names(script: &Script) -> Vec<String> {
+fn op_names(script: &Script) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     if script.checks.len() < 2 {
         return vec![String::new(); script.checks.len()];
     }
-    let labels = labels(&script.moves);
+    let labels = first_labels(&script.moves);
     for number in 0..script.checks.len() {
         let label = labels.get(&number).copied().unwrap_or_default();
         let label = label.split_once(' ').map_or(label, |(_, name)| name);
@@ -171,7 +171,7 @@ fn names(script: &Script) -> Vec<String> {
 }
 
 /// Returns the label of the first move that issues each check.
-fn labels(moves: &[Move]) -> BTreeMap<usize, &str> {
+fn first_labels(moves: &[Move]) -> BTreeMap<usize, &str> {
     let mut labels = BTreeMap::new();
     for one in moves {
         match &one.act {
@@ -179,7 +179,7 @@ fn labels(moves: &[Move]) -> BTreeMap<usize, &str> {
                 labels.entry(*check).or_insert(one.label.as_str());
             }
             Act::Together(threads) => {
-                for (check, label) in threads.iter().flat_map(|thread| self::labels(thread)) {
+                for (check, label) in threads.iter().flat_map(|thread| first_labels(thread)) {
                     labels.entry(check).or_insert(label);
                 }
             }
@@ -190,7 +190,7 @@ fn labels(moves: &[Move]) -> BTreeMap<usize, &str> {
 }
 
 /// Returns the first rank that neither leaves nor is stopped; the first that stays, if there is none.
-fn host(scenario: &Scenario, script: &Script) -> Rank {
+fn marks_host(scenario: &Scenario, script: &Script) -> Rank {
     let is_in = |rank: &Rank, stops: bool| {
         script.moves.iter().any(|one| {
             one.ranks.contains(rank)
@@ -224,7 +224,7 @@ impl<'a> ScriptProgram<'a> {
             .collect()
     }
 
-    fn tables(&self) -> (Vec<Part>, Vec<Passed>) {
+    fn tables(&self) -> (Vec<OpTensors>, Vec<OpObjects>) {
         let is_alone = self.ops.len() == 1;
         let mut parts = Vec::new();
         for op in self.ops.iter().filter(|op| op.check.op.has_tensors()) {
@@ -237,7 +237,7 @@ impl<'a> ScriptProgram<'a> {
                             false => Vec::new(),
                         }
                     });
-            parts.push(Part {
+            parts.push(OpTensors {
                 prefix: match is_alone {
                     true => String::new(),
                     false => format!("{}.", op.name),
@@ -247,7 +247,7 @@ impl<'a> ScriptProgram<'a> {
                 is_judged: op.is_judged,
             });
         }
-        let passed = self.ops.iter().map(|op| Passed {
+        let passed = self.ops.iter().map(|op| OpObjects {
             suffix: match is_alone {
                 true => String::new(),
                 false => format!("_{}", op.name),
