@@ -16,7 +16,7 @@ use super::{Exit, Failure, planning, run_folder};
 use crate::prove;
 use crate::prove::{
     Event, FILE_NAME, Head, Healthy, Index, Kill, Matrix, MatrixRecord, MatrixStatus, Mutant,
-    MutantOutcome, Plan, Proof, Tail,
+    MutantOutcome, Proof, ProofPlan, Tail,
 };
 use crate::suite;
 use crate::suite::{Request, Suite, SuiteError};
@@ -38,7 +38,7 @@ pub fn prove(
     out: &mut impl Write,
     err: &mut impl Write,
 ) -> Result<Exit, Failure> {
-    let folder = run_folder::make_out(arguments.out.as_deref())?;
+    let folder = run_folder::make_run_folder(arguments.out.as_deref())?;
     if folder.join(FILE_NAME).exists() {
         return Err(Failure::Usage(
             format!("{} holds another proof", folder.display()),
@@ -53,12 +53,12 @@ pub fn prove(
     };
     let index = Index::load(&mutants).map_err(SuiteError::Invalid)?;
     let chosen = choose(&index, &arguments.names)?;
-    let plan = Plan::new(suite, index, arguments.panel).map_err(SuiteError::Invalid)?;
+    let plan = ProofPlan::new(suite, index, arguments.panel).map_err(SuiteError::Invalid)?;
     let whole = plan::Plan {
-        scenarios: plan.healthy(&chosen),
+        scenarios: plan.healthy_scenarios(&chosen),
         ..plan::Plan::default()
     };
-    planning::prove_inputs(&whole, arguments.seed)?;
+    planning::check_inputs(&whole, arguments.seed)?;
     let head = plan.head(arguments.seed, chosen.len());
     let began = Instant::now();
     let interrupt = Interrupt::default();
@@ -81,7 +81,7 @@ pub fn prove(
     let order: BTreeMap<String, usize> = chosen
         .iter()
         .enumerate()
-        .map(|(place, mutant)| (mutant.name.clone(), place))
+        .map(|(index, mutant)| (mutant.name.clone(), index))
         .collect();
     let proof = Arc::new(Proof::new(plan, session, interrupt.clone(), folder.clone()));
     let mut writer = prove::Writer::create(&folder)?;
@@ -102,7 +102,7 @@ pub fn prove(
             Event::Mutant(kill) => {
                 writer.append(&MatrixRecord::Mutant(kill.clone()))?;
                 kills.push(*kill);
-                tell(&kills, head.mutants, tried.elapsed(), err)?;
+                report_mutant(&kills, head.mutants, tried.elapsed(), err)?;
             }
         }
     }
@@ -144,13 +144,13 @@ fn conclude(
     for (name, text) in &pages {
         std::fs::write(folder.join(name), text)?;
     }
-    unkilled(kills, folder, out)?;
+    write_unkilled(kills, folder, out)?;
     if is_whole {
         // A few mutants say nothing of the requirements of all.
-        requirements(head, &matrix, out)?;
+        write_requirements(head, &matrix, out)?;
     }
     writeln!(out, "{}", prove::wrong_values_line(&matrix.wrong_values()))?;
-    summarise(head, healthy, &tail, folder, out)
+    write_summary(head, healthy, &tail, folder, out)
 }
 
 /// Returns how the worlds of the proof are run.
@@ -221,7 +221,12 @@ fn report_healthy(healthy: &Healthy, err: &mut impl Write) -> Result<(), Failure
 }
 
 /// Writes a line on the last mutant that was tried.
-fn tell(kills: &[Kill], planned: u64, took: Duration, err: &mut impl Write) -> Result<(), Failure> {
+fn report_mutant(
+    kills: &[Kill],
+    planned: u64,
+    took: Duration,
+    err: &mut impl Write,
+) -> Result<(), Failure> {
     let Some(kill) = kills.last() else {
         return Ok(());
     };
@@ -281,7 +286,7 @@ fn exit(healthy: Option<&Healthy>, kills: &[Kill], interrupted: bool) -> Exit {
 }
 
 /// Prints which mutants were not killed, and where their logs are.
-fn unkilled(kills: &[Kill], folder: &Path, out: &mut impl Write) -> Result<(), Failure> {
+fn write_unkilled(kills: &[Kill], folder: &Path, out: &mut impl Write) -> Result<(), Failure> {
     writeln!(out)?;
     for kill in kills
         .iter()
@@ -301,7 +306,11 @@ fn unkilled(kills: &[Kill], folder: &Path, out: &mut impl Write) -> Result<(), F
 }
 
 /// Prints how many requirements are proved, and which are not.
-fn requirements(head: &Head, matrix: &Matrix<'_>, out: &mut impl Write) -> Result<(), Failure> {
+fn write_requirements(
+    head: &Head,
+    matrix: &Matrix<'_>,
+    out: &mut impl Write,
+) -> Result<(), Failure> {
     let list = |test: fn(&MatrixStatus) -> bool| {
         let ids: Vec<&str> = matrix.with(test).map(|id| id.as_str()).collect();
         (ids.len(), ids.join(" "))
@@ -340,7 +349,7 @@ fn requirements(head: &Head, matrix: &Matrix<'_>, out: &mut impl Write) -> Resul
 }
 
 /// Prints where the kill matrix is, and the result in one line.
-fn summarise(
+fn write_summary(
     head: &Head,
     healthy: Option<&Healthy>,
     tail: &Tail,

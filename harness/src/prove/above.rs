@@ -12,10 +12,10 @@ const STACK: &str = "stack/";
 /// Returns what is wrong with a mutant above c10d: a check of c10d's own functions saw it, or none was tried on it. `None` if
 /// nothing is.
 pub(super) fn seen_in_c10d<'a>(checks: impl Iterator<Item = &'a CheckRecord>) -> Option<String> {
-    fault(checks.map(|check| (check.id.as_str(), check.verdict)))
+    visible_to_c10d(checks.map(|check| (check.id.as_str(), check.verdict)))
 }
 
-fn fault<'a>(checks: impl Iterator<Item = (&'a str, Verdict)>) -> Option<String> {
+fn visible_to_c10d<'a>(checks: impl Iterator<Item = (&'a str, Verdict)>) -> Option<String> {
     let mut own = checks.filter(|(id, _)| !id.starts_with(STACK)).peekable();
     let is_run = |verdict: &Verdict| *verdict != Verdict::NotRun;
     if own.peek().is_none_or(|(_, verdict)| !is_run(verdict)) {
@@ -34,7 +34,7 @@ mod tests {
 
     #[test]
     fn only_what_c10d_s_own_checks_see_counts() {
-        let said = |checks: &[(&'static str, Verdict)]| fault(checks.iter().copied());
+        let said = |checks: &[(&'static str, Verdict)]| visible_to_c10d(checks.iter().copied());
         let in_stack = (OF_DDP, Verdict::Regression);
         assert_eq!(said(&[in_stack, (OF_C10D, Verdict::Expected)]), None);
         let seen = said(&[in_stack, (OF_C10D, Verdict::Regression)]);
@@ -45,7 +45,7 @@ mod tests {
     fn what_was_not_tried_proves_nothing() {
         let untried = [(OF_DDP, Verdict::Regression), (OF_C10D, Verdict::NotRun)];
         for checks in [&untried[..1], &untried] {
-            let why = fault(checks.iter().copied());
+            let why = visible_to_c10d(checks.iter().copied());
             assert!(why.is_some_and(|why| why.contains("no check")));
         }
     }

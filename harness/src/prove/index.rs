@@ -121,8 +121,8 @@ impl Index {
         let mut problems = Vec::new();
         let shown = path.display().to_string();
         let mut seen = BTreeMap::new();
-        for (place, mutant) in mutants.iter().enumerate() {
-            if seen.insert(&mutant.name, place).is_some() {
+        for (index, mutant) in mutants.iter().enumerate() {
+            if seen.insert(&mutant.name, index).is_some() {
                 let message = format!("two mutants are named {}", mutant.name);
                 problems.push(Diagnostic::of_file(&shown, message));
             }

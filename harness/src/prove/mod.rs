@@ -41,7 +41,7 @@ pub use index::{Index, Mutant};
 pub use kill::{Kill, KillingCheck, MutantOutcome, RequirementReport, is_unexpected};
 pub use markdown::{render as markdown, summary_line, wrong_values_line};
 pub use matrix::{Matrix, MatrixStatus, WrongValues};
-pub use proof::{Event, Plan, Proof};
+pub use proof::{Event, Proof, ProofPlan};
 pub use record::{FILE_NAME, Head, MatrixRecord, MutantCounts, Tail, Writer};
 pub use shared_checks::SharedChecks;
 

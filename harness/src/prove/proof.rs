@@ -50,7 +50,7 @@ const LIBRARY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The mutants and checks of a proof, worked out before anything runs.
 #[derive(Debug)]
-pub struct Plan {
+pub struct ProofPlan {
     /// The mutants.
     pub index: Index,
     /// The description of each bug, by the mutant's name.
@@ -63,7 +63,7 @@ pub struct Plan {
     shared_scenarios: Vec<Scenario>,
 }
 
-impl Plan {
+impl ProofPlan {
     /// Works out what to try: the mutants of an index, and the shared checks.
     ///
     /// # Errors
@@ -144,12 +144,12 @@ impl Plan {
                 .map(|one| (one.id.clone(), one.text.clone()))
                 .collect(),
             shared: self.index.shared.clone(),
-            elsewhere: self.elsewhere(),
+            elsewhere: self.untestable(),
         }
     }
 
     /// Returns what the backend that is given bugs cannot be asked for: why not, and the cases that ask those that can be.
-    fn elsewhere(&self) -> BTreeMap<RequirementId, String> {
+    fn untestable(&self) -> BTreeMap<RequirementId, String> {
         let requirements = self.suite.requirements.iter();
         let absent = requirements.filter_map(|one| {
             let why = one.not_on.get(&self.unmutated.backend)?;
@@ -192,7 +192,7 @@ impl Plan {
 
     /// Returns the scenarios with the checks that a mutant's entry names, without the bug.
     #[must_use]
-    pub fn own(&self, mutant: &Mutant) -> Vec<Scenario> {
+    pub fn own_scenarios(&self, mutant: &Mutant) -> Vec<Scenario> {
         let cases = match &mutant.case {
             Some(path) => &self.extra[path],
             None => &self.suite.cases,
@@ -207,7 +207,7 @@ impl Plan {
     }
 
     /// Returns the scenarios with one check of each op of c10d, at a mutant's world size, without the bug.
-    fn each_op(&self, mutant: &Mutant) -> Vec<Scenario> {
+    fn each_op_scenarios(&self, mutant: &Mutant) -> Vec<Scenario> {
         let cases = self.suite.cases.iter();
         let cases: Vec<_> = cases
             .filter(|case| case.id.as_str() == EACH_OP)
@@ -222,9 +222,9 @@ impl Plan {
 
     /// Returns the scenarios with every check that any of these mutants meets, each once, without a bug.
     #[must_use]
-    pub fn healthy(&self, mutants: &[Mutant]) -> Vec<Scenario> {
+    pub fn healthy_scenarios(&self, mutants: &[Mutant]) -> Vec<Scenario> {
         let mut scenarios: BTreeMap<ScenarioId, Scenario> = BTreeMap::new();
-        let own = mutants.iter().flat_map(|mutant| self.own(mutant));
+        let own = mutants.iter().flat_map(|mutant| self.own_scenarios(mutant));
         for scenario in own.chain(self.shared_scenarios.iter().cloned()) {
             let Some(known) = scenarios.get_mut(&scenario.id) else {
                 scenarios.insert(scenario.id.clone(), scenario);
@@ -284,7 +284,7 @@ pub enum Event {
 
 /// A proof that runs: a plan, and the session that its worlds share.
 pub struct Proof {
-    plan: Plan,
+    plan: ProofPlan,
     session: Session,
     interrupt: Interrupt,
     out: PathBuf,
@@ -294,7 +294,7 @@ impl Proof {
     /// Makes a proof in a session that has been started for it. Mutants that are not killed leave their logs below
     /// `out`.
     #[must_use]
-    pub fn new(plan: Plan, session: Session, interrupt: Interrupt, out: PathBuf) -> Self {
+    pub fn new(plan: ProofPlan, session: Session, interrupt: Interrupt, out: PathBuf) -> Self {
         Self {
             plan,
             session,
@@ -305,7 +305,7 @@ impl Proof {
 
     /// Returns the plan of the proof.
     #[must_use]
-    pub fn plan(&self) -> &Plan {
+    pub fn plan(&self) -> &ProofPlan {
         &self.plan
     }
 
@@ -318,13 +318,13 @@ impl Proof {
         mutants: Vec<Mutant>,
         events: mpsc::UnboundedSender<Event>,
     ) -> io::Result<()> {
-        let healthy = self.healthy(&mutants).await?;
+        let healthy = self.try_healthy(&mutants).await?;
         // The receiver may be gone; the proof goes on to its end all the same.
         let _ = events.send(Event::Healthy(healthy));
-        let places = Arc::new(Semaphore::new(MUTANTS_AT_ONCE));
+        let permits = Arc::new(Semaphore::new(MUTANTS_AT_ONCE));
         let mut tasks: JoinSet<io::Result<()>> = JoinSet::new();
         for mutant in mutants {
-            let Ok(place) = Arc::clone(&places).acquire_owned().await else {
+            let Ok(permit) = Arc::clone(&permits).acquire_owned().await else {
                 unreachable!("the semaphore is never closed");
             };
             if self.interrupt.is_set() {
@@ -332,8 +332,8 @@ impl Proof {
             }
             let (proof, events) = (Arc::clone(&self), events.clone());
             tasks.spawn(async move {
-                let kill = proof.mutant(&mutant).await;
-                drop(place);
+                let kill = proof.try_mutant(&mutant).await;
+                drop(permit);
                 let _ = events.send(Event::Mutant(Box::new(kill?)));
                 Ok(())
             });
@@ -348,10 +348,11 @@ impl Proof {
     ///
     /// # Errors
     /// A folder cannot be made.
-    pub async fn healthy(&self, mutants: &[Mutant]) -> io::Result<Healthy> {
+    pub async fn try_healthy(&self, mutants: &[Mutant]) -> io::Result<Healthy> {
         let folder = self.out.join("healthy");
         let session = self.session.sibling(folder, WORLDS, &self.interrupt)?;
-        let records = side_by_side(&session, self.plan.healthy(mutants), |_| ()).await;
+        let records =
+            run_concurrently(&session, self.plan.healthy_scenarios(mutants), |_| ()).await;
         Ok(Healthy::of(&records))
     }
 
@@ -359,7 +360,7 @@ impl Proof {
     ///
     /// # Errors
     /// Its folder cannot be made or removed.
-    pub async fn mutant(&self, mutant: &Mutant) -> io::Result<Kill> {
+    pub async fn try_mutant(&self, mutant: &Mutant) -> io::Result<Kill> {
         let began = Instant::now();
         let folder = self.out.join("mutants").join(&mutant.name);
         if folder.exists() {
@@ -370,11 +371,11 @@ impl Proof {
             scenario.platform = Arc::clone(&platform);
             scenario
         };
-        let own = self.plan.own(mutant).into_iter().map(infect);
+        let own = self.plan.own_scenarios(mutant).into_iter().map(infect);
         let session = self
             .session
             .sibling(folder.join("own"), WORLDS, &self.interrupt)?;
-        let own = side_by_side(&session, own.collect(), |_| ()).await;
+        let own = run_concurrently(&session, own.collect(), |_| ()).await;
         // The shared scenarios are of the platform without a bug; a mutant with a platform of its own does not meet them.
         let shared = match mutant.platform {
             None => self
@@ -394,16 +395,16 @@ impl Proof {
         let took = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
         let mut kill = Kill::of(mutant, about, &own, &shared, stopped, took);
         if mutant.above_c10d {
-            let each_op = self.plan.each_op(mutant).into_iter().map(infect);
+            let each_op = self.plan.each_op_scenarios(mutant).into_iter().map(infect);
             let session = self
                 .session
                 .sibling(folder.join("c10d"), WORLDS, &self.interrupt)?;
-            let each_op = side_by_side(&session, each_op.collect(), |_| ()).await;
+            let each_op = run_concurrently(&session, each_op.collect(), |_| ()).await;
             kill.issues
                 .extend(seen_in_c10d(each_op.iter().chain(&shared)));
         }
         if let Some(wanted) = mutant.shrinks_to {
-            match super::shrunk::units(&folder.join("own").join("shrunk")) {
+            match super::shrunk::shrunk_units(&folder.join("own").join("shrunk")) {
                 Ok(found) if found == wanted => {}
                 Ok(found) => kill
                     .issues
@@ -432,8 +433,8 @@ impl Proof {
         }
         let enough = Interrupt::default();
         let session = self.session.sibling(folder, SHARED_WORLDS, &enough)?;
-        let playing = side_by_side(&session, scenarios, |checks| {
-            if checks.iter().any(hangs) {
+        let playing = run_concurrently(&session, scenarios, |checks| {
+            if checks.iter().any(has_unexpected_hang) {
                 enough.set();
             }
         });
@@ -445,7 +446,7 @@ impl Proof {
                 playing.await
             }
         };
-        let hang = records.iter().find(|check| hangs(check));
+        let hang = records.iter().find(|check| has_unexpected_hang(check));
         let stopped = hang.map(|check| format!("{} hangs", check.id));
         Ok((records, stopped))
     }
@@ -465,7 +466,7 @@ impl Proof {
             let played = session.scenario(Arc::new(scenario), 0).await;
             let mut stopped = None;
             for check in checks(played) {
-                if hangs(&check) {
+                if has_unexpected_hang(&check) {
                     stopped = Some(format!("{} hangs", check.id));
                 } else if is_unexpected(check.verdict) && check.outcome == Outcome::Crash {
                     losses += 1;
@@ -485,14 +486,14 @@ impl Proof {
 
 /// Returns true if a check hangs, in its steps or in init, that should not, or would have hung without the library's own timeout.
 /// What this decides is when the shared checks are stopped, and nothing else.
-fn hangs(check: &CheckRecord) -> bool {
+fn has_unexpected_hang(check: &CheckRecord) -> bool {
     let hangs = check.outcome == Outcome::Hang || check.class.as_deref() == Some("hang");
     let waited = Duration::from_micros(check.duration_us) >= LIBRARY_TIMEOUT;
     is_unexpected(check.verdict) && (hangs || waited)
 }
 
 /// Runs scenarios within the session's budget; `watch` sees the checks of each as it ends.
-async fn side_by_side(
+async fn run_concurrently(
     session: &Session,
     scenarios: Vec<Scenario>,
     mut watch: impl FnMut(&[CheckRecord]),

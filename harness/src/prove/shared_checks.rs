@@ -90,8 +90,8 @@ fn cover(mut scenarios: Vec<Scenario>, seen: &mut BTreeSet<RequirementId>) -> Ve
         };
         // The first of those that add most, so that the choice does not depend on anything else.
         let best = (0..scenarios.len())
-            .max_by_key(|place| (adds(&scenarios[*place]), std::cmp::Reverse(*place)));
-        let Some(best) = best.filter(|place| adds(&scenarios[*place]) > 0) else {
+            .max_by_key(|index| (adds(&scenarios[*index]), std::cmp::Reverse(*index)));
+        let Some(best) = best.filter(|index| adds(&scenarios[*index]) > 0) else {
             return chosen;
         };
         let scenario = scenarios.remove(best);
@@ -104,19 +104,19 @@ fn cover(mut scenarios: Vec<Scenario>, seen: &mut BTreeSet<RequirementId>) -> Ve
 /// Returns the scenario with a first and a last check of each of its points.
 fn thinned(mut scenario: Scenario) -> Scenario {
     let mut ends: BTreeMap<_, (usize, usize)> = BTreeMap::new();
-    for (place, check) in scenario.checks.iter().enumerate() {
+    for (index, check) in scenario.checks.iter().enumerate() {
         for point in points(check) {
-            ends.entry(owned(&point)).or_insert((place, place)).1 = place;
+            ends.entry(owned(&point)).or_insert((index, index)).1 = index;
         }
     }
     let kept: BTreeSet<usize> = ends
         .into_values()
         .flat_map(|(one, two)| [one, two])
         .collect();
-    let mut place = 0;
+    let mut index = 0;
     scenario.checks.retain(|_| {
-        place += 1;
-        kept.contains(&(place - 1))
+        index += 1;
+        kept.contains(&(index - 1))
     });
     scenario
 }

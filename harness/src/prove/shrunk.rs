@@ -10,7 +10,7 @@ use allranks_suite::case::{StepSpec, Verb};
 ///
 /// # Errors
 /// There is not one case, or it is not a script; for people.
-pub(super) fn units(folder: &Path) -> Result<usize, String> {
+pub(super) fn shrunk_units(folder: &Path) -> Result<usize, String> {
     let unread = |error: std::io::Error| format!("{}: {error}", folder.display());
     let entries = fs::read_dir(folder).map_err(unread)?;
     let files: Result<Vec<PathBuf>, _> = entries.map(|entry| Ok(entry?.path())).collect();

@@ -14,7 +14,7 @@ use std::process::{Command, ExitCode};
 use std::sync::{Arc, OnceLock};
 
 use allranks::cli;
-use allranks::prove::{Index, Mutant, MutantOutcome, Plan, Proof, SHRINKING, SharedChecks};
+use allranks::prove::{Index, Mutant, MutantOutcome, Proof, ProofPlan, SHRINKING, SharedChecks};
 use allranks::suite;
 use allranks::suite::{Request, Suite};
 use allranks_model::outcome::Outcome;
@@ -92,10 +92,10 @@ fn index() -> Result<Index, String> {
     })
 }
 
-fn plan() -> Result<Plan, String> {
+fn plan() -> Result<ProofPlan, String> {
     let suite = Suite::load(&Request::default(), Path::new(""));
     let suite = suite.map_err(|error| error.to_string())?;
-    Plan::new(suite, index()?, SharedChecks::None).map_err(|problems| problems[0].to_string())
+    ProofPlan::new(suite, index()?, SharedChecks::None).map_err(|problems| problems[0].to_string())
 }
 
 /// Functions and entries belong together, no requirement is without a mutant, and every entry names checks.
@@ -136,7 +136,7 @@ fn index_is_complete() -> Result<(), Failed> {
         wrong.push(format!("too many are unclassified: {}", names.join(", ")));
     }
     for mutant in mutants {
-        let checks = plan.own(mutant);
+        let checks = plan.own_scenarios(mutant);
         let mut checks = checks.iter().flat_map(|scenario| &scenario.checks);
         if checks.next().is_none() {
             wrong.push(format!("the filter of {} selects no check", mutant.name));
@@ -244,7 +244,7 @@ fn begin() -> Result<Live, String> {
 fn healthy() -> Result<(), Failed> {
     let live = live()?;
     let mutants = &live.proof.plan().index.mutants;
-    let healthy = live.runtime.block_on(live.proof.healthy(mutants))?;
+    let healthy = live.runtime.block_on(live.proof.try_healthy(mutants))?;
     let alarms = [healthy.false_alarms.clone(), healthy.issues.clone()].concat();
     match healthy.is_good() && healthy.checks > 0 {
         true => Ok(()),
@@ -255,7 +255,7 @@ fn healthy() -> Result<(), Failed> {
 /// The suite sees the bug and calls it by its name.
 fn is_killed(mutant: &Mutant) -> Result<(), Failed> {
     let live = live()?;
-    let kill = live.runtime.block_on(live.proof.mutant(mutant))?;
+    let kill = live.runtime.block_on(live.proof.try_mutant(mutant))?;
     if kill.outcome == MutantOutcome::Killed && kill.issues.is_empty() {
         return Ok(());
     }
