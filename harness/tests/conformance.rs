@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use allranks::cli;
-use allranks::cli::{Asked, Failure, Planned, SelectArguments};
+use allranks::cli::{Failure, PlanRequest, Planned, SelectArguments};
 use allranks::conclusion;
 use allranks_model::outcome::Verdict;
 use allranks_model::record::{Counts, Record};
@@ -76,7 +76,7 @@ fn conformance(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let words = [OsString::from("conformance"), "--profile".into(), profile];
     let select = Choice::parse_from(words).select;
     let scratch = tempfile::tempdir()?;
-    let mut planned = Asked::new(&select, scratch.path())?.planned(&mut io::stderr());
+    let mut planned = PlanRequest::new(&select, scratch.path())?.probe_and_plan(&mut io::stderr());
     let mut trials = ignored(&planned);
     // Nextest names the one trial it wants: importing torch for the others would take longer than the trial.
     let may_be_simulated = |name: &String| !arguments.exact || name.contains("@sim");
@@ -89,7 +89,8 @@ fn conformance(arguments: &Arguments) -> Result<ExitCode, Failure> {
             SIMULATED,
         ];
         let simulated = Choice::parse_from(words).select;
-        let simulated = Asked::new(&simulated, scratch.path())?.planned(&mut io::stderr());
+        let simulated =
+            PlanRequest::new(&simulated, scratch.path())?.probe_and_plan(&mut io::stderr());
         trials.extend(ignored(&simulated));
         planned.plan.scenarios.extend(simulated.plan.scenarios);
     }
@@ -100,7 +101,7 @@ fn conformance(arguments: &Arguments) -> Result<ExitCode, Failure> {
     };
     planned.plan.scenarios.retain(is_wanted);
     if !arguments.list {
-        cli::prove_inputs(&planned.plan, select.seed)?;
+        cli::check_inputs(&planned.plan, select.seed)?;
     }
     let counts = Counts {
         scenarios: planned.plan.scenarios.len() as u64,

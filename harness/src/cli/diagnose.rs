@@ -15,16 +15,16 @@ use allranks_runner::watch::{WorldReport, is_evidence, judge};
 /// Prints what the logs show.
 pub fn diagnose(arguments: &DiagnoseArguments, out: &mut impl Write) -> Result<Exit, Failure> {
     if arguments.logs.iter().any(|path| is_evidence(path)) {
-        return evidence(arguments, out);
+        return diagnose_evidence(arguments, out);
     }
     let report = logs::read(&arguments.logs, &mut io::stdin())
         .and_then(|sources| logs::report(&sources))
-        .map_err(failure)?;
+        .map_err(log_failure)?;
     if arguments.json {
         serde_json::to_writer_pretty(&mut *out, &report).map_err(io::Error::from)?;
         writeln!(out)?;
     } else {
-        for line in text(&report) {
+        for line in report_lines(&report) {
             writeln!(out, "{line}")?;
         }
     }
@@ -38,14 +38,14 @@ pub fn diagnose(arguments: &DiagnoseArguments, out: &mut impl Write) -> Result<E
 
 /// A report on one of several worlds, as `--json` prints it.
 #[derive(Serialize)]
-struct OfWorld<'a> {
+struct WorldJson<'a> {
     /// Where the ranks of the world meet, and the attempt of their launcher.
     world: &'a str,
     #[serde(flatten)]
     report: Report,
 }
 
-impl<'a> OfWorld<'a> {
+impl<'a> WorldJson<'a> {
     fn new(world: &'a WorldReport) -> Self {
         let report = Report {
             format: FORMAT,
@@ -60,7 +60,7 @@ impl<'a> OfWorld<'a> {
 }
 
 /// Prints what the evidence of nodes shows, world by world.
-fn evidence(arguments: &DiagnoseArguments, out: &mut impl Write) -> Result<Exit, Failure> {
+fn diagnose_evidence(arguments: &DiagnoseArguments, out: &mut impl Write) -> Result<Exit, Failure> {
     if let Some(other) = arguments.logs.iter().find(|path| !is_evidence(path)) {
         return Err(Failure::Usage(
             format!("there is no evidence in {}", other.display()),
@@ -73,7 +73,7 @@ fn evidence(arguments: &DiagnoseArguments, out: &mut impl Write) -> Result<Exit,
         Failure::Usage(error.to_string(), hint.to_owned())
     })?;
     if arguments.json {
-        let reports: Vec<OfWorld> = worlds.iter().map(OfWorld::new).collect();
+        let reports: Vec<WorldJson> = worlds.iter().map(WorldJson::new).collect();
         serde_json::to_writer_pretty(&mut *out, &reports).map_err(io::Error::from)?;
         writeln!(out)?;
     } else {
@@ -103,7 +103,7 @@ fn evidence(arguments: &DiagnoseArguments, out: &mut impl Write) -> Result<Exit,
     })
 }
 
-fn text(report: &Report) -> Vec<String> {
+fn report_lines(report: &Report) -> Vec<String> {
     let mut text = match &report.verdict {
         Some(diagnosis) => lines(diagnosis),
         None => {
@@ -128,7 +128,7 @@ fn text(report: &Report) -> Vec<String> {
     text
 }
 
-fn failure(error: LogError) -> Failure {
+fn log_failure(error: LogError) -> Failure {
     let (text, hint) = (error.to_string(), error.hint().to_owned());
     match error {
         LogError::Silent => Failure::Nothing(text, hint),

@@ -41,7 +41,7 @@ pub fn doctor_fleet(
     let limit = Duration::from_secs(arguments.patience);
     let seen = runtime.block_on(async {
         let nodes = Nodes::listen(settings, &driver, IMPORTS, Some(sender))?;
-        let mut told = BTreeSet::new();
+        let mut shown = BTreeSet::new();
         let inspecting = async {
             let seen = nodes.inspect(limit).await;
             nodes.finish().await;
@@ -52,7 +52,7 @@ pub fn doctor_fleet(
             tokio::select! {
                 biased;
                 Some(notice) = notices.recv() => {
-                    if told.insert(notice.clone()) {
+                    if shown.insert(notice.clone()) {
                         // The stream may be closed; the hosts are looked at all the same.
                         let _ = writeln!(err, "{notice}");
                     }

@@ -18,7 +18,7 @@ const BEFORE: &str = "before";
 
 /// The results of an earlier run that is continued.
 #[derive(Debug)]
-pub struct Earlier {
+pub struct EarlierRun {
     /// The results of the run, as they are for a reader in the new run's folder.
     pub results: PackedResults,
     /// True if checks that failed are run again.
@@ -38,7 +38,7 @@ pub struct ReusedRecords {
     pub lasted_ms: u64,
 }
 
-impl Earlier {
+impl EarlierRun {
     /// Returns the records that are taken over under the present plan.
     ///
     /// # Errors
@@ -71,11 +71,11 @@ impl Earlier {
                  anew with `allranks run`"
                     .to_owned(),
             )),
-            None => Ok(self.sort_out(&planned.plan, rounds)),
+            None => Ok(self.select(&planned.plan, rounds)),
         }
     }
 
-    fn sort_out(self, plan: &Plan, rounds: u32) -> ReusedRecords {
+    fn select(self, plan: &Plan, rounds: u32) -> ReusedRecords {
         let ends = self.results.scenarios.iter();
         let ends = ends.map(|scenario| scenario.start_ms.saturating_add(scenario.duration_ms));
         let mut reused = ReusedRecords {
@@ -87,8 +87,8 @@ impl Earlier {
         for scenario in &plan.scenarios {
             let mut is_whole = true;
             for round in 0..rounds {
-                let own = Own::of(scenario, round, &checks);
-                is_whole &= own.sort_out(scenario, self.failed, &mut reused);
+                let recorded = RecordedScenario::of(scenario, round, &checks);
+                is_whole &= recorded.select(scenario, self.failed, &mut reused);
             }
             if is_whole {
                 whole.insert(scenario.id.clone());
@@ -106,37 +106,37 @@ impl Earlier {
 /// The first record of each check.
 struct FirstById<'a> {
     checks: &'a PackedChecks,
-    places: HashMap<CheckId, usize>,
+    indices: HashMap<CheckId, usize>,
 }
 
 impl<'a> FirstById<'a> {
     fn of(checks: &'a PackedChecks) -> Self {
-        let mut places = HashMap::new();
-        for (place, check) in checks.records().enumerate() {
-            places.entry(check.into_owned().id).or_insert(place);
+        let mut indices = HashMap::new();
+        for (index, check) in checks.records().enumerate() {
+            indices.entry(check.into_owned().id).or_insert(index);
         }
-        Self { checks, places }
+        Self { checks, indices }
     }
 
     /// Returns the record of a check; `None` if it has none.
     fn get(&self, id: &CheckId) -> Option<CheckRecord> {
-        let place = self.places.get(id)?;
-        Some(self.checks.record(*place).into_owned())
+        let index = self.indices.get(id)?;
+        Some(self.checks.record(*index).into_owned())
     }
 }
 
 /// The records of one scenario in one round.
-struct Own {
-    frames: Vec<CheckRecord>,
+struct RecordedScenario {
+    init_and_end: Vec<CheckRecord>,
     checks: Vec<CheckRecord>,
     planned: usize,
 }
 
-impl Own {
+impl RecordedScenario {
     fn of(scenario: &Scenario, round: u32, checks: &FirstById<'_>) -> Self {
         let take = |id: &CheckId| checks.get(&in_round(id, round));
         Self {
-            frames: scenario.frame_checks().iter().filter_map(take).collect(),
+            init_and_end: scenario.frame_checks().iter().filter_map(take).collect(),
             checks: scenario
                 .checks
                 .iter()
@@ -147,29 +147,29 @@ impl Own {
     }
 
     /// Sorts the records that are kept; returns true if they are the whole scenario.
-    fn sort_out(self, scenario: &Scenario, failed: bool, reused: &mut ReusedRecords) -> bool {
-        let is_recorded = self.frames.len() + self.checks.len() == self.planned;
+    fn select(self, scenario: &Scenario, failed: bool, reused: &mut ReusedRecords) -> bool {
+        let is_recorded = self.init_and_end.len() + self.checks.len() == self.planned;
         let init = scenario.frame_checks()[0].to_string();
         let is_init = |check: &CheckRecord| check.id.as_str().starts_with(&init);
         // Checks without a world were not run because init failed, and are run again if init is.
-        let has_failed = self.frames.iter().any(|check| {
+        let has_failed = self.init_and_end.iter().any(|check| {
             is_init(check) && !matches!(check.outcome, Outcome::Pass | Outcome::NotRun)
         });
-        if is_recorded && has_failed && !(failed && self.frames.iter().any(is_failing)) {
+        if is_recorded && has_failed && !(failed && self.init_and_end.iter().any(is_failing)) {
             self.keep_all(reused);
             return true;
         }
         let stands = |check: &CheckRecord| {
             check.verdict != Verdict::NotRun && !(failed && is_failing(check))
         };
-        let all = self.frames.iter().chain(&self.checks);
+        let all = self.init_and_end.iter().chain(&self.checks);
         if is_recorded && all.clone().all(stands) {
             self.keep_all(reused);
             return true;
         }
         let is_program = scenario.case.program.is_some();
         for check in self
-            .frames
+            .init_and_end
             .iter()
             .chain(&self.checks)
             .filter(|check| is_failing(check))
@@ -183,15 +183,15 @@ impl Own {
         if !is_program {
             // Init and teardown come anew with the new worlds; a failure of theirs is not made good by that.
             let is_bad = |check: &CheckRecord| check.outcome != Outcome::Pass && stands(check);
-            let frames = self.frames.into_iter().filter(is_bad);
-            let kept = frames.chain(self.checks.into_iter().filter(stands));
+            let init_and_end = self.init_and_end.into_iter().filter(is_bad);
+            let kept = init_and_end.chain(self.checks.into_iter().filter(stands));
             kept.for_each(|check| reused.keep(check));
         }
         false
     }
 
     fn keep_all(self, reused: &mut ReusedRecords) {
-        let all = self.frames.into_iter().chain(self.checks);
+        let all = self.init_and_end.into_iter().chain(self.checks);
         all.for_each(|check| reused.keep(check));
     }
 }

@@ -48,15 +48,20 @@ fn update(arguments: &UpdateArguments, out: &mut impl Write) -> Result<Exit, Fai
         1 => "1 new entry".to_owned(),
         several => format!("{several} new entries"),
     };
-    let told = text(&proposal, &run.run.name);
+    let file_text = text(&proposal, &run.run.name);
     match (&arguments.out, proposal.entries.is_empty()) {
-        (None, _) => write!(out, "{told}")?,
+        (None, _) => write!(out, "{file_text}")?,
         (Some(_), true) => {
             writeln!(out, "no new entry")?;
             write_remarks(out, &proposal)?;
         }
         (Some(file), false) => {
-            let whole = added(old.unwrap_or_default(), &told, proposal.entries.len(), file)?;
+            let whole = appended(
+                old.unwrap_or_default(),
+                &file_text,
+                proposal.entries.len(),
+                file,
+            )?;
             fs::write(file, whole).map_err(|error| {
                 io::Error::new(error.kind(), format!("{}: {error}", file.display()))
             })?;
@@ -92,7 +97,7 @@ fn old_text(file: &Path) -> Result<String, Failure> {
 ///
 /// # Errors
 /// The list is written in a form that nothing can be added to.
-fn added(mut old: String, new: &str, count: usize, file: &Path) -> Result<String, Failure> {
+fn appended(mut old: String, new: &str, count: usize, file: &Path) -> Result<String, Failure> {
     let entries =
         |text: &str| serde_yaml::from_str::<Vec<serde_yaml::Value>>(text).map(|list| list.len());
     let there = entries(&old).unwrap_or(0);
@@ -133,19 +138,21 @@ fn proposal(run: &mut Results, suite: &Suite) -> Proposal {
                 None => {}
             }
         }
-        let places: BTreeSet<TestedBackend> =
-            judged.iter().map(|(record, _)| place_of(record)).collect();
-        for place in places {
-            let proposal = of_backend(&place, torch, plan, suite, &judged);
+        let backends: BTreeSet<TestedBackend> = judged
+            .iter()
+            .map(|(record, _)| tested_backend(record))
+            .collect();
+        for tested in backends {
+            let proposal = proposal_for(&tested, torch, plan, suite, &judged);
             found
-                .entry(place)
+                .entry(tested)
                 .or_default()
                 .push((torch.to_owned(), proposal));
         }
     });
     let mut whole = Proposal::default();
     for versions in found.into_values() {
-        join(&mut whole, versions);
+        merge_versions(&mut whole, versions);
     }
     if unplanned.count > 0 {
         whole.remarks.insert(Remark::Unplanned, unplanned);
@@ -153,13 +160,13 @@ fn proposal(run: &mut Results, suite: &Suite) -> Proposal {
     whole
 }
 
-fn place_of(record: &CheckRecord) -> TestedBackend {
+fn tested_backend(record: &CheckRecord) -> TestedBackend {
     let column = &record.column;
     (column.platform.clone(), column.backend.clone())
 }
 
-fn of_backend(
-    place: &TestedBackend,
+fn proposal_for(
+    tested: &TestedBackend,
     torch: &str,
     plan: &Plan,
     suite: &Suite,
@@ -167,7 +174,7 @@ fn of_backend(
 ) -> Proposal {
     let seen: Vec<CheckAtPoint<'_>> = judged
         .iter()
-        .filter(|(record, _)| place_of(record) == *place)
+        .filter(|(record, _)| tested_backend(record) == *tested)
         .map(|(record, point)| {
             let id = without_round(record).unwrap_or(record.id.as_str());
             CheckAtPoint {
@@ -181,14 +188,14 @@ fn of_backend(
     let scenarios = plan.scenarios.iter();
     let here = scenarios.filter(|scenario| {
         (scenario.platform.name.as_str(), scenario.backend.as_str())
-            == (place.0.as_str(), place.1.as_str())
+            == (tested.0.as_str(), tested.1.as_str())
     });
     let points = here.flat_map(|scenario| Point::all_of(scenario, torch));
     propose(&suite.expectations, points, &seen)
 }
 
 /// Adds what the versions of torch ask for on one backend. Where there are several, an entry that not all of them ask for is about its own.
-fn join(whole: &mut Proposal, versions: Vec<(String, Proposal)>) {
+fn merge_versions(whole: &mut Proposal, versions: Vec<(String, Proposal)>) {
     let known = versions
         .iter()
         .filter(|(torch, _)| torch_version(torch).is_some());
@@ -200,7 +207,9 @@ fn join(whole: &mut Proposal, versions: Vec<(String, Proposal)>) {
         }
         let release = torch_version(&torch).map(|version| version.to_string());
         for entry in proposal.entries {
-            let like = entries.iter_mut().find(|(known, _)| is_like(known, &entry));
+            let like = entries
+                .iter_mut()
+                .find(|(known, _)| is_same_entry(known, &entry));
             match like {
                 Some((known, releases)) => {
                     known.of.take(&entry.of);
@@ -226,7 +235,7 @@ fn join(whole: &mut Proposal, versions: Vec<(String, Proposal)>) {
 }
 
 /// Whether two entries say the same.
-fn is_like(one: &NewEntry, other: &NewEntry) -> bool {
+fn is_same_entry(one: &NewEntry, other: &NewEntry) -> bool {
     let bare = |entry: &NewEntry| NewEntry {
         of: Examples::default(),
         ..entry.clone()

@@ -30,8 +30,8 @@ pub fn explain(arguments: &ExplainArguments, out: &mut impl Write) -> Result<Exi
     let scratch = tempfile::tempdir()?;
     let suite = Suite::load(&arguments.select.suite.request(), scratch.path())?;
     let id = arguments.id.as_str();
-    let plan = locate::named(&suite, None, id);
-    let scenario = locate::scenario(&suite, &plan, id)?;
+    let plan = locate::plan_id(&suite, None, id);
+    let scenario = locate::find_scenario(&suite, &plan, id)?;
     write_scenario(&suite, scenario, arguments.driver.as_ref(), out)?;
     if id == scenario.id.as_str() {
         writeln!(out, "\nchecks:")?;
@@ -65,7 +65,7 @@ pub fn explain(arguments: &ExplainArguments, out: &mut impl Write) -> Result<Exi
             }
         )?;
     } else {
-        return Err(locate::unknown(&suite, id));
+        return Err(locate::unknown_id(&suite, id));
     }
     Ok(Exit::AsExpected)
 }
@@ -182,14 +182,18 @@ fn write_program_check(
 ) -> std::io::Result<()> {
     let size = scenario.world_size;
     for rank in size.ranks() {
-        let asked = match program_check {
+        let line_expectation = match program_check {
             ProgramCheck::Exit => program.exit_of(rank, size).map(|code| code.to_string()),
             ProgramCheck::LauncherExit | ProgramCheck::Verdict => None,
-            ProgramCheck::Line(index) => asked(&program.lines[index], rank, size, "prints"),
-            ProgramCheck::Never(index) => asked(&program.never[index], rank, size, "never prints"),
+            ProgramCheck::Line(index) => {
+                line_expectation(&program.lines[index], rank, size, "prints")
+            }
+            ProgramCheck::Never(index) => {
+                line_expectation(&program.never[index], rank, size, "never prints")
+            }
         };
-        if let Some(asked) = asked {
-            writeln!(out, "rank {rank}     {asked}")?;
+        if let Some(line_expectation) = line_expectation {
+            writeln!(out, "rank {rank}     {line_expectation}")?;
         }
     }
     match (
@@ -213,7 +217,7 @@ fn write_program_check(
     }
 }
 
-fn asked(line: &LineSpec, rank: Rank, size: WorldSize, does: &str) -> Option<String> {
+fn line_expectation(line: &LineSpec, rank: Rank, size: WorldSize, does: &str) -> Option<String> {
     let pattern = line.is_for(rank, size).then(|| line.pattern(rank, size));
     // Of a case that was loaded every expression is one.
     Some(format!("{does} {}", pattern?.ok()?))

@@ -20,12 +20,12 @@ pub(super) type Located<'a> = (&'a mut CheckRecord, Option<Point<'a>>);
 /// counted.
 pub fn judge(arguments: &JudgeArguments, out: &mut impl Write) -> Result<Exit, Failure> {
     let run = read(&arguments.run)?;
-    let folder = run_folder::make_out(Some(&arguments.out))?;
+    let folder = run_folder::make_run_folder(Some(&arguments.out))?;
     let scratch = tempfile::tempdir()?;
     let suite = Suite::load(&arguments.suite.request(), scratch.path())?;
     let mut judged = merge::merge(vec![run], &folder)
         .map_err(|error| Failure::Harness(format!("the results contradict each other: {error}")))?;
-    let kept = again(&mut judged, &suite);
+    let kept = judge_all(&mut judged, &suite);
     let recorded = judged.end.iter().flat_map(|end| &end.issues);
     let mut issues: Vec<RunIssue> = recorded.cloned().map(RunIssue::Recorded).collect();
     issues.extend(RunIssue::expired(&suite.expectations));
@@ -41,7 +41,7 @@ pub fn judge(arguments: &JudgeArguments, out: &mut impl Write) -> Result<Exit, F
 }
 
 /// Judges every check again. Returns the number of checks that could not be judged again and keep their verdicts.
-fn again(results: &mut Results, suite: &Suite) -> usize {
+fn judge_all(results: &mut Results, suite: &Suite) -> usize {
     let mut kept = 0;
     for_each_plan(results, suite, |_, _, checks| {
         for (record, point) in checks {
@@ -70,7 +70,7 @@ pub(super) fn for_each_plan(
         let seen: BTreeSet<(&str, &str)> = columns
             .map(|column| (column.platform.as_str(), column.backend.as_str()))
             .collect();
-        let plan = locate::planned(suite, known, &suite.cases, |platform, backend| {
+        let plan = locate::plan_cases(suite, known, &suite.cases, |platform, backend| {
             seen.contains(&(platform, backend))
         });
         let planned: BTreeMap<&str, &Scenario> = plan

@@ -26,15 +26,15 @@ pub fn list(
     let all = suite.cases.len();
     suite.cases = planning::selected_cases(&arguments.select, &suite)?;
     if arguments.requirements {
-        requirements(&suite, suite.cases.len() == all, out)?;
+        list_requirements(&suite, suite.cases.len() == all, out)?;
     } else {
-        cases(&suite, suite.cases.len() == all, out)?;
+        list_cases(&suite, suite.cases.len() == all, out)?;
     }
     Ok(Exit::AsExpected)
 }
 
 /// Cases, and where these are all, profiles and platforms.
-fn cases(suite: &Suite, are_all: bool, out: &mut impl Write) -> std::io::Result<()> {
+fn list_cases(suite: &Suite, are_all: bool, out: &mut impl Write) -> std::io::Result<()> {
     let width = suite
         .cases
         .iter()
@@ -98,7 +98,7 @@ fn launchers(case: &Case) -> String {
 
 /// Requirements with the cases that cover them and the number of checks these make in every world on every backend there
 /// is a platform file for, found or not. A MUST that nothing covers is marked; where these are not all cases, requirements that none of them covers are left out.
-fn requirements(suite: &Suite, are_all: bool, out: &mut impl Write) -> std::io::Result<()> {
+fn list_requirements(suite: &Suite, are_all: bool, out: &mut impl Write) -> std::io::Result<()> {
     let targets: Vec<Target> = suite
         .platforms
         .iter()

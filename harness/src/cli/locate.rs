@@ -9,23 +9,23 @@ use allranks_suite::plan::{Plan, Scenario, Selection, Target, plan};
 
 /// Plans every scenario of the suite on every platform that has a file. `torch` is the version of torch, if it is
 /// known.
-pub fn everything(suite: &Suite, torch: Option<&str>) -> Plan {
-    planned(suite, torch, &suite.cases, |_, _| true)
+pub fn plan_all(suite: &Suite, torch: Option<&str>) -> Plan {
+    plan_cases(suite, torch, &suite.cases, |_, _| true)
 }
 
 /// Returns the scenarios of the case that an id begins with, on the platform and the backend that it names: all there can be of
 /// that id, for planning everything takes many times as long.
-pub fn named(suite: &Suite, torch: Option<&str>, id: &str) -> Plan {
+pub fn plan_id(suite: &Suite, torch: Option<&str>, id: &str) -> Plan {
     let (case, place) = id.split_once('@').unwrap_or((id, ""));
-    let cases: Vec<_> = of_id(suite, |known| known == case).cloned().collect();
-    planned(suite, torch, &cases, |platform, backend| {
+    let cases: Vec<_> = cases_where(suite, |known| known == case).cloned().collect();
+    plan_cases(suite, torch, &cases, |platform, backend| {
         place.starts_with(&format!("{platform}.{backend}."))
     })
 }
 
 /// Plans the scenarios of these cases on those platforms and backends. `torch` is the version of torch, if it is
 /// known.
-pub fn planned(
+pub fn plan_cases(
     suite: &Suite,
     torch: Option<&str>,
     cases: &[Arc<Case>],
@@ -45,7 +45,7 @@ pub fn planned(
     plan(cases, &targets, &Selection::default())
 }
 
-fn of_id(suite: &Suite, is_it: impl Fn(&str) -> bool) -> impl Iterator<Item = &Arc<Case>> {
+fn cases_where(suite: &Suite, is_it: impl Fn(&str) -> bool) -> impl Iterator<Item = &Arc<Case>> {
     let cases = suite.cases.iter();
     cases.filter(move |case| is_it(case.id.as_str()))
 }
@@ -54,7 +54,7 @@ fn of_id(suite: &Suite, is_it: impl Fn(&str) -> bool) -> impl Iterator<Item = &A
 ///
 /// # Errors
 /// There is none.
-pub fn scenario<'a>(suite: &Suite, plan: &'a Plan, id: &str) -> Result<&'a Scenario, Failure> {
+pub fn find_scenario<'a>(suite: &Suite, plan: &'a Plan, id: &str) -> Result<&'a Scenario, Failure> {
     let found = plan.scenarios.iter().find(|scenario| {
         let own = scenario.id.as_str();
         id == own
@@ -62,16 +62,16 @@ pub fn scenario<'a>(suite: &Suite, plan: &'a Plan, id: &str) -> Result<&'a Scena
                 .strip_prefix(own)
                 .is_some_and(|rest| rest.starts_with('#'))
     });
-    found.ok_or_else(|| unknown(suite, id))
+    found.ok_or_else(|| unknown_id(suite, id))
 }
 
 /// Returns the failure to find an id, with a similar id as a hint.
-pub fn unknown(suite: &Suite, id: &str) -> Failure {
+pub fn unknown_id(suite: &Suite, id: &str) -> Failure {
     let part = id.split(['@', '#']).next().unwrap_or(id);
-    let close = of_id(suite, |known| known.contains(part)).find_map(|case| {
+    let close = cases_where(suite, |known| known.contains(part)).find_map(|case| {
         let cases = [Arc::clone(case)];
         suite.platforms.iter().find_map(|platform| {
-            let here = planned(suite, None, &cases, |name, _| name == platform.name);
+            let here = plan_cases(suite, None, &cases, |name, _| name == platform.name);
             here.scenarios.first().map(|scenario| scenario.id.clone())
         })
     });

@@ -53,7 +53,7 @@ use clap::Parser;
 
 pub use args::Arguments;
 use args::{Command, SchemaArguments};
-pub use planning::{Absent, Asked, Planned, prove_inputs};
+pub use planning::{Absent, PlanRequest, Planned, check_inputs};
 pub use rank_limits::ranks_at_once;
 pub use select_arguments::{DriverChoice, SelectArguments};
 use until_closed::UntilClosed;
@@ -142,35 +142,39 @@ pub fn main(
         .map(|word| word.to_string_lossy().into_owned())
         .collect();
     if has_threads(&parsed.command)
-        && let Err(failure) = threads::are_enough()
+        && let Err(failure) = threads::check_available()
     {
         // If this fails too, the error cannot be reported any more.
         let _ = failure.explain(err);
         return failure.exit() as u8;
     }
     let result = match parsed.command {
-        Command::Run(run) => orphans::ended(|| running::run(&run, words, out, err)),
-        Command::Prove(arguments) => orphans::ended(|| prove::prove(&arguments, out, err)),
+        Command::Run(run) => orphans::run_and_reap(|| running::run(&run, words, out, err)),
+        Command::Prove(arguments) => orphans::run_and_reap(|| prove::prove(&arguments, out, err)),
         Command::List(arguments) => list::list(&arguments, out, err),
         Command::Plan(arguments) => plan_text::print(&arguments, out, err),
         Command::Explain(arguments) => explain::explain(&arguments, out),
         Command::Repro(arguments) => repro::repro(&arguments, words, out),
         Command::Diagnose(arguments) => diagnose::diagnose(&arguments, out),
         Command::Doctor(arguments) if arguments.fleet => {
-            orphans::ended(|| doctor_fleet::doctor_fleet(&arguments, out, err))
+            orphans::run_and_reap(|| doctor_fleet::doctor_fleet(&arguments, out, err))
         }
         Command::Doctor(arguments) => doctor::doctor(&arguments, out),
         Command::Schema(arguments) => schema(&arguments, out),
         Command::Report(arguments) => results::report(&arguments, out),
         Command::Merge(arguments) => results::merge(&arguments, out),
-        Command::Rerun(arguments) => orphans::ended(|| rerunning::rerun(&arguments, out, err)),
+        Command::Rerun(arguments) => {
+            orphans::run_and_reap(|| rerunning::rerun(&arguments, out, err))
+        }
         Command::Judge(arguments) => judging::judge(&arguments, out),
         Command::Diff(arguments) => results::diff(&arguments, out),
         Command::Submit(arguments) => claims::submit(&arguments, out),
         Command::Verify(arguments) => claims::verify(&arguments, out),
         Command::Expectations(arguments) => expectations::expectations(&arguments, out),
         Command::History(arguments) => history::history(&arguments, out),
-        Command::Watch(arguments) => return orphans::ended(|| watch::watch(&arguments, err)),
+        Command::Watch(arguments) => {
+            return orphans::run_and_reap(|| watch::watch(&arguments, err));
+        }
         Command::Node(arguments) => node::node(&arguments, err),
         Command::Subreaper(arguments) => Err(Failure::Io(allranks_runner::watch::subreaper(
             arguments.watcher,

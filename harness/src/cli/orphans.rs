@@ -6,7 +6,7 @@ use allranks_runner::world;
 
 /// Runs a command. Processes below this one become its children when their parents end, and those that are left when the command has
 /// ended, also by a panic, are killed.
-pub fn ended<T>(command: impl FnOnce() -> T) -> T {
+pub fn run_and_reap<T>(command: impl FnOnce() -> T) -> T {
     // Where the kernel refuses it, those who stand between this process and the ranks do what they can.
     let _orphans = world::become_subreaper().ok().map(|()| Orphans);
     command()

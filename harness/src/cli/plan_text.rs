@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::args::PlanArguments;
 use super::fleet::FleetRequest;
-use super::planning::{Asked, Planned, nothing, prove_inputs, write_origin};
+use super::planning::{PlanRequest, Planned, check_inputs, empty_plan, write_origin};
 use super::select_arguments::SelectArguments;
 use super::{Exit, Failure};
 use allranks_model::capability::Declared;
@@ -22,13 +22,13 @@ pub fn print(
     err: &mut (impl Write + Send),
 ) -> Result<Exit, Failure> {
     let scratch = tempfile::tempdir()?;
-    let asked = Asked::new(&arguments.select, scratch.path())?;
-    write_origin(&asked.suite, err)?;
-    let planned = asked.planned(err);
+    let plan_request = PlanRequest::new(&arguments.select, scratch.path())?;
+    write_origin(&plan_request.suite, err)?;
+    let planned = plan_request.probe_and_plan(err);
     if planned.plan.scenarios.is_empty() {
-        return Err(nothing(&planned));
+        return Err(empty_plan(&planned));
     }
-    prove_inputs(&planned.plan, arguments.select.seed)?;
+    check_inputs(&planned.plan, arguments.select.seed)?;
     if arguments.steps {
         return print_steps(&planned.plan, arguments.select.seed, out);
     }

@@ -112,11 +112,11 @@ pub struct Absent {
 
 /// What the arguments ask for, before anything is looked for on this machine.
 #[derive(Debug)]
-pub struct Asked {
+pub struct PlanRequest {
     selection: Selection,
     /// The suite that was loaded.
     pub suite: Suite,
-    wanted: Vec<Wanted>,
+    requested: Vec<RequestedPlatform>,
     /// The Python interpreter; `None` if the driver needs none.
     pub python: Option<Interpreter>,
     libtorch: Option<PathBuf>,
@@ -124,7 +124,7 @@ pub struct Asked {
     forked: Option<ForkedInterpreter>,
 }
 
-impl Asked {
+impl PlanRequest {
     /// Loads the suite and reads the arguments; nothing is started. `scratch` is where the binary's own suite is unpacked,
     /// if it is.
     ///
@@ -132,13 +132,13 @@ impl Asked {
     /// Files are wrong, or the arguments ask for what does not exist.
     pub fn new(arguments: &SelectArguments, scratch: &Path) -> Result<Self, Failure> {
         let suite = Suite::load(&arguments.request(), scratch)?;
-        let wanted = wanted(arguments, &suite)?;
+        let requested = requested(arguments, &suite)?;
         if let Some(DriverChoice::Command(_)) = &arguments.driver {
-            some_host(&wanted, &suite)?;
+            check_has_host(&requested, &suite)?;
         }
         Ok(Self {
             selection: selection(arguments, &suite, DEFAULT_PROFILE)?,
-            wanted,
+            requested,
             suite,
             python: interpreter(arguments),
             forked: None,
@@ -161,7 +161,7 @@ impl Asked {
 
     /// Probes the platforms and makes the plan. On a terminal `err` gets a line at once with what it waits for, elsewhere if that
     /// takes long.
-    pub fn planned(self, err: &mut impl Write) -> Planned {
+    pub fn probe_and_plan(self, err: &mut impl Write) -> Planned {
         if let Some(python) = self.python.as_ref().filter(|_| io::stderr().is_terminal()) {
             // The stream may be closed already.
             let _ = writeln!(err, "importing torch with {}", python.path.display());
@@ -194,10 +194,10 @@ impl Asked {
 
     /// Returns the backends to test that are here, and those that are not.
     fn find(&self) -> (Vec<Target>, Vec<Absent>) {
-        let wanted = self.wanted.iter();
-        let platforms: Vec<&Platform> = wanted.map(|(platform, _)| &**platform).collect();
+        let requested = self.requested.iter();
+        let platforms: Vec<&Platform> = requested.map(|(platform, _)| &**platform).collect();
         let (mut targets, mut absent) = (Vec::new(), Vec::new());
-        for ((platform, backends), observed) in self.wanted.iter().zip(self.probe(&platforms)) {
+        for ((platform, backends), observed) in self.requested.iter().zip(self.probe(&platforms)) {
             if let Err(reason) = observed.usable {
                 absent.push(Absent {
                     platform: Arc::clone(platform),
@@ -278,7 +278,7 @@ pub fn selected_cases(
     suite: &Suite,
 ) -> Result<Vec<Arc<Case>>, Failure> {
     let selection = selection(arguments, suite, ALL)?;
-    let targets: Vec<Target> = wanted(arguments, suite)?
+    let targets: Vec<Target> = requested(arguments, suite)?
         .into_iter()
         .flat_map(|(platform, backends)| {
             let target = move |backend| Target {
@@ -345,7 +345,7 @@ fn selection(
         profile,
         world_sizes: arguments.world_size.clone(),
         filters: arguments.filter.clone(),
-        shard: share(arguments)?,
+        shard: shard_of(arguments)?,
         launcher: arguments.fleet.launcher.map(Launcher::from),
         is_elsewhere: false,
         nodes: nodes(&arguments.fleet)?,
@@ -360,7 +360,7 @@ fn selection(
 ///
 /// # Errors
 /// The run whose times must be used cannot be read.
-fn share(arguments: &SelectArguments) -> Result<Option<Share>, Failure> {
+fn shard_of(arguments: &SelectArguments) -> Result<Option<Share>, Failure> {
     let Some(shard) = arguments.shard else {
         return Ok(None);
     };
@@ -391,10 +391,13 @@ fn nodes(arguments: &FleetArguments) -> Result<Option<u32>, Failure> {
 }
 
 /// A platform to look for, and the backends of it to test.
-type Wanted = (Arc<Platform>, Vec<String>);
+type RequestedPlatform = (Arc<Platform>, Vec<String>);
 
 /// Returns the platforms to look for, each with the backends to test.
-fn wanted(arguments: &SelectArguments, suite: &Suite) -> Result<Vec<Wanted>, Failure> {
+fn requested(
+    arguments: &SelectArguments,
+    suite: &Suite,
+) -> Result<Vec<RequestedPlatform>, Failure> {
     for name in &arguments.platform {
         if !suite
             .platforms
@@ -411,7 +414,7 @@ fn wanted(arguments: &SelectArguments, suite: &Suite) -> Result<Vec<Wanted>, Fai
             ));
         }
     }
-    let wanted: Vec<_> = suite
+    let requested: Vec<_> = suite
         .platforms
         .iter()
         .filter(|one| match arguments.platform.is_empty() {
@@ -429,7 +432,7 @@ fn wanted(arguments: &SelectArguments, suite: &Suite) -> Result<Vec<Wanted>, Fai
         })
         .filter(|(_, backends)| !backends.is_empty())
         .collect();
-    if wanted.is_empty() {
+    if requested.is_empty() {
         return Err(Failure::Nothing(
             format!(
                 "no platform has the backend {}",
@@ -438,21 +441,21 @@ fn wanted(arguments: &SelectArguments, suite: &Suite) -> Result<Vec<Wanted>, Fai
             "`allranks list` shows platforms and their backends".to_owned(),
         ));
     }
-    Ok(wanted)
+    Ok(requested)
 }
 
 /// Refuses platforms with devices where no other is wanted and the driver is a command: only the drivers that come with
 /// allranks can count devices.
-fn some_host(wanted: &[Wanted], suite: &Suite) -> Result<(), Failure> {
+fn check_has_host(requested: &[RequestedPlatform], suite: &Suite) -> Result<(), Failure> {
     let is_host = |platform: &Platform| platform.count.is_none();
-    if wanted.iter().any(|(platform, _)| is_host(platform)) {
+    if requested.iter().any(|(platform, _)| is_host(platform)) {
         return Ok(());
     }
     let names = |platforms: &mut dyn Iterator<Item = &Arc<Platform>>| -> String {
         let names: Vec<&str> = platforms.map(|one| one.name.as_str()).collect();
         names.join(", ")
     };
-    let devices = names(&mut wanted.iter().map(|(platform, _)| platform));
+    let devices = names(&mut requested.iter().map(|(platform, _)| platform));
     let hosts = names(&mut suite.platforms.iter().filter(|one| is_host(one)));
     Err(Failure::Nothing(
         format!(
@@ -474,7 +477,7 @@ pub fn libtorch() -> Result<PathBuf, Failure> {
 ///
 /// # Errors
 /// There are such checks.
-pub fn prove_inputs(plan: &Plan, seed: u64) -> Result<(), Failure> {
+pub fn check_inputs(plan: &Plan, seed: u64) -> Result<(), Failure> {
     let vacuous: Vec<String> = plan
         .scenarios
         .par_iter()
@@ -510,7 +513,7 @@ pub fn write_origin(suite: &Suite, err: &mut impl Write) -> io::Result<()> {
 }
 
 /// Returns the failure that explains why a plan is empty.
-pub fn nothing(planned: &Planned) -> Failure {
+pub fn empty_plan(planned: &Planned) -> Failure {
     let (why, hint) = if planned.targets.is_empty() {
         let reasons: Vec<String> = planned
             .absent

@@ -11,7 +11,7 @@ pub(super) fn unmet(required: &[String], planned: &Planned) -> Vec<String> {
                 let mut placed = planned.plan.scenarios.iter();
                 return !placed.any(|scenario| scenario.placement.nodes() >= nodes);
             }
-            let (platform, backend) = parts(capability);
+            let (platform, backend) = split_capability(capability);
             !planned.plan.scenarios.iter().any(|scenario| {
                 scenario.platform.name == platform
                     && backend.is_none_or(|backend| scenario.backend == backend)
@@ -24,7 +24,7 @@ pub(super) fn unmet(required: &[String], planned: &Planned) -> Vec<String> {
                     "`{capability}` is required, and no world was on so many nodes: {why}"
                 );
             }
-            let (platform, _) = parts(capability);
+            let (platform, _) = split_capability(capability);
             let is_known = |suite: &crate::suite::Suite| {
                 suite.platforms.iter().any(|one| one.name == platform)
             };
@@ -48,7 +48,7 @@ fn nodes_of(capability: &str) -> Option<usize> {
 }
 
 /// Returns the platform and the backend of `platform/backend`; no backend if any will do.
-fn parts(capability: &str) -> (&str, Option<&str>) {
+fn split_capability(capability: &str) -> (&str, Option<&str>) {
     match capability.split_once('/') {
         Some((platform, backend)) => (platform, Some(backend)),
         None => (capability, None),

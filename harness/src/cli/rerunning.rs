@@ -8,7 +8,7 @@ use clap::Parser;
 
 use super::args::{Arguments, Command, RerunArguments, RunArguments};
 use super::command_line::{REDACTED, is_redacted, without_secrets};
-use super::earlier::Earlier;
+use super::earlier::EarlierRun;
 use super::read_run::read_packed;
 use super::select_arguments::DriverChoice;
 use super::{Failure, run_folder, running};
@@ -37,10 +37,10 @@ pub fn rerun(
         )?;
         return Ok(exit);
     }
-    let folder = run_folder::make_out(arguments.out.as_deref())?;
+    let folder = run_folder::make_run_folder(arguments.out.as_deref())?;
     let words = earlier.run.arguments.clone();
-    let earlier = Earlier {
-        results: merge::moved(earlier, &folder),
+    let earlier = EarlierRun {
+        results: merge::relocated(earlier, &folder),
         failed: arguments.failed,
     };
     running::execute_in(&folder, &run, words, Some(earlier), out, err)

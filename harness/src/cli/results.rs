@@ -35,7 +35,7 @@ fn completeness<C: CheckSet>(results: &Results<C>) -> Exit {
 
 /// Merges runs into one.
 pub fn merge(arguments: &MergeArguments, out: &mut impl Write) -> Result<Exit, Failure> {
-    let folder = run_folder::make_out(Some(&arguments.out))?;
+    let folder = run_folder::make_run_folder(Some(&arguments.out))?;
     let merged = merge_into(&folder, &arguments.runs).inspect_err(|_| {
         // A folder that is not empty was there before.
         let _ = std::fs::remove_dir_all(folder.join(PACKAGES));

@@ -10,14 +10,14 @@ use allranks_report::jsonl::FILE_NAME;
 ///
 /// # Errors
 /// It holds the results of another run, or cannot be made.
-pub fn make_out(asked: Option<&Path>) -> Result<PathBuf, Failure> {
+pub fn make_run_folder(requested: Option<&Path>) -> Result<PathBuf, Failure> {
     let cannot = |folder: &Path, error: io::Error| {
         io::Error::new(
             error.kind(),
             format!("cannot make the folder {}: {error}", folder.display()),
         )
     };
-    if let Some(folder) = asked {
+    if let Some(folder) = requested {
         if folder.join(FILE_NAME).exists() {
             return Err(Failure::Usage(
                 format!("{} holds the results of another run", folder.display()),

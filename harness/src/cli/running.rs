@@ -12,10 +12,10 @@ use tokio::sync::mpsc;
 
 use super::args::RunArguments;
 use super::command_line::without_secrets;
-use super::earlier::{Earlier, ReusedRecords};
+use super::earlier::{EarlierRun, ReusedRecords};
 use super::files_of_run::FilesOfRun;
 use super::fleet::FleetRequest;
-use super::planning::{self, Asked, Planned};
+use super::planning::{self, PlanRequest, Planned};
 use super::rank_limits::{open_files, ranks_at_once, ranks_within};
 use super::required::unmet;
 use super::select_arguments::DriverChoice;
@@ -45,7 +45,7 @@ pub fn run(
     out: &mut (impl Write + Send),
     err: &mut (impl Write + Send),
 ) -> Result<Exit, Failure> {
-    let folder = run_folder::make_out(arguments.out.as_deref())?;
+    let folder = run_folder::make_run_folder(arguments.out.as_deref())?;
     execute_in(&folder, arguments, words, None, out, err)
 }
 
@@ -54,7 +54,7 @@ pub(super) fn execute_in(
     folder: &Path,
     arguments: &RunArguments,
     words: Vec<String>,
-    earlier: Option<Earlier>,
+    earlier: Option<EarlierRun>,
     out: &mut (impl Write + Send),
     err: &mut (impl Write + Send),
 ) -> Result<Exit, Failure> {
@@ -62,12 +62,12 @@ pub(super) fn execute_in(
     // Dropped after the runtime, whose end is that of the processes that use them.
     let mut files = FilesOfRun::made_in(&folder)?;
     let most_ranks = ranks_within(open_files())?;
-    let asked = Asked::new(&arguments.select, &folder)?;
-    planning::write_origin(&asked.suite, err)?;
+    let plan_request = PlanRequest::new(&arguments.select, &folder)?;
+    planning::write_origin(&plan_request.suite, err)?;
     let patience = arguments.select.import_patience();
     let driver = driver(
         arguments.select.driver.as_ref(),
-        asked.python.as_ref(),
+        plan_request.python.as_ref(),
         &folder,
     )?;
     let supervisor = std::env::current_exe().ok();
@@ -81,8 +81,9 @@ pub(super) fn execute_in(
     let forked = matches!(driver, Driver::Python { .. })
         .then(|| ForkedInterpreter::new(Arc::clone(&launcher), runtime.handle().clone()));
     let preparing = incomplete_at_signal(&runtime);
-    let machine = environment::look(asked.python.clone(), patience, forked.clone());
-    let planned = asked.with_forked_interpreter(forked).planned(err);
+    let machine =
+        environment::start_collecting(plan_request.python.clone(), patience, forked.clone());
+    let planned = (plan_request.with_forked_interpreter(forked)).probe_and_plan(err);
     // Both take as long as an `import torch`, and what the first has started must not outlive an early end.
     let facts = machine
         .join()
@@ -90,14 +91,14 @@ pub(super) fn execute_in(
     if planned.plan.scenarios.is_empty() {
         let required = unmet(&arguments.select.require, &planned);
         return match required.first() {
-            None => Err(planning::nothing(&planned)),
+            None => Err(planning::empty_plan(&planned)),
             Some(missing) => {
                 writeln!(err, "error: {missing}")?;
                 Ok(Exit::Incomplete)
             }
         };
     }
-    planning::prove_inputs(&planned.plan, arguments.select.seed)?;
+    planning::check_inputs(&planned.plan, arguments.select.seed)?;
     plan_text::write_absent(&planned, err)?;
     plan_text::write_too_large(&planned, err)?;
     let reused = match earlier {
@@ -297,11 +298,11 @@ async fn follow<W: Write>(
     console: &mut Console<'_, W>,
     run_records: &mut RunRecords,
 ) -> io::Result<()> {
-    let mut told = BTreeSet::new();
+    let mut shown = BTreeSet::new();
     loop {
         while let Ok(notice) = notices.try_recv() {
             // Once, though many worlds may wait for the same.
-            if told.insert(notice.clone()) {
+            if shown.insert(notice.clone()) {
                 console.note(&notice)?;
             }
         }

@@ -15,7 +15,7 @@ const OWN: usize = 8;
 ///
 /// # Errors
 /// The system refuses one of them; the error says which limit to look at.
-pub fn are_enough() -> Result<(), Failure> {
+pub fn check_available() -> Result<(), Failure> {
     let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
     try_to_have(cores + OWN).map_err(|(had, error)| {
         Failure::Harness(format!(

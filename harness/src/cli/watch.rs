@@ -164,7 +164,7 @@ fn run(arguments: &WatchArguments, err: &mut impl Write) -> Result<Ending, Failu
     let mut write_error = None;
     let mut recorded = None;
     let mut tell = |event: Event| {
-        if let Err(error) = say(arguments, event, &mut recorded, err) {
+        if let Err(error) = report(arguments, event, &mut recorded, err) {
             write_error.get_or_insert(error);
         }
     };
@@ -180,7 +180,7 @@ fn attach(arguments: &WatchArguments, err: &mut impl Write) -> u8 {
     let mut write_error = None;
     let mut recorded = None;
     let mut tell = |event: Event| {
-        if let Err(error) = say(arguments, event, &mut recorded, err) {
+        if let Err(error) = report(arguments, event, &mut recorded, err) {
             write_error.get_or_insert(error);
         }
     };
@@ -206,7 +206,7 @@ fn attach(arguments: &WatchArguments, err: &mut impl Write) -> u8 {
 }
 
 /// Tells what is seen. `recorded` is the last verdict, as long as no rank has moved since.
-fn say(
+fn report(
     arguments: &WatchArguments,
     event: Event,
     recorded: &mut Option<Diagnosis>,
@@ -214,13 +214,13 @@ fn say(
 ) -> io::Result<()> {
     match event {
         Event::Verdict(diagnosis) => {
-            show(err, "hang: ", &diagnosis)?;
-            record(arguments, &diagnosis, false)?;
+            write_diagnosis(err, "hang: ", &diagnosis)?;
+            write_verdict_file(arguments, &diagnosis, false)?;
             *recorded = Some(diagnosis);
         }
         Event::Still(diagnosis, still) => {
             let seconds = still.as_secs_f64();
-            show(
+            write_diagnosis(
                 err,
                 &format!("no progress for {seconds:.0} s: "),
                 &diagnosis,
@@ -230,7 +230,7 @@ fn say(
         Event::Moves => {
             writeln!(err, "allranks watch: it moves again")?;
             if let Some(diagnosis) = recorded.take() {
-                record(arguments, &diagnosis, true)?;
+                write_verdict_file(arguments, &diagnosis, true)?;
             }
         }
         Event::NotHung(seen) => writeln!(err, "allranks watch: not hung: {seen}")?,
@@ -245,12 +245,16 @@ fn say(
 }
 
 /// Writes a diagnosis as one block, in one piece, so that the program's own output does not get into it.
-fn show(err: &mut impl Write, what: &str, diagnosis: &Diagnosis) -> io::Result<()> {
+fn write_diagnosis(err: &mut impl Write, what: &str, diagnosis: &Diagnosis) -> io::Result<()> {
     let text = allranks_model::diagnosis::lines(diagnosis).join("\n");
     err.write_all(format!("allranks watch: {what}{text}\n").as_bytes())
 }
 
-fn record(arguments: &WatchArguments, diagnosis: &Diagnosis, moves_again: bool) -> io::Result<()> {
+fn write_verdict_file(
+    arguments: &WatchArguments,
+    diagnosis: &Diagnosis,
+    moves_again: bool,
+) -> io::Result<()> {
     let Some(path) = &arguments.json else {
         return Ok(());
     };
