@@ -1,5 +1,5 @@
-//! Tells cargo which folders the binary carries, so that a change in one of them makes a new binary. `tests/embedded.rs` compares
-//! the list with what the sources include.
+//! Tells cargo to rebuild when an embedded folder changes. `tests/embedded.rs` compares the list of folders with those that the
+//! sources include.
 
 fn main() {
     for path in [

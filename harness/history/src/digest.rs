@@ -13,7 +13,7 @@ pub(crate) fn digest<C: CheckSet>(results: &Results<C>) -> String {
         let check = checks.record(index).into_owned();
         json(&Record::Check(Box::new(check)))
     };
-    // Of each line only what differs first is held: all of them take half a kilobyte a check.
+    // Only the beginning of each line is held for sorting: whole lines take half a kilobyte for each check.
     let begins = checks.records().enumerate();
     let begins =
         begins.map(|(index, check)| (format!("{},{}", check.format, json(&check.id)), index));
@@ -41,7 +41,7 @@ pub(crate) fn digest<C: CheckSet>(results: &Results<C>) -> String {
 /// Returns a value as one line of JSON.
 ///
 /// # Panics
-/// It has a map whose keys are no texts, which no record and no fact has.
+/// The value has a map whose keys are not strings. No record and no fact has one.
 pub(crate) fn json(value: &impl serde::Serialize) -> String {
     serde_json::to_string(value).expect("records and facts are JSON")
 }
@@ -50,7 +50,7 @@ pub(crate) fn json(value: &impl serde::Serialize) -> String {
 mod tests {
     use super::*;
 
-    /// As the digest was when the first runs were stored.
+    /// Computes the digest as the first version did.
     fn of_sorted_lines(results: &Results) -> String {
         let mut lines: Vec<String> = results.records().map(|record| json(&record)).collect();
         lines.sort_unstable();

@@ -1,12 +1,13 @@
-//! The tables. `PRAGMA user_version` is the version of this schema, and `application_id` marks the file as ours.
+//! The tables of a history file. `PRAGMA user_version` is the version of the schema, and `application_id` marks the file as one
+//! of allranks.
 
 /// The mark of a history file, stored as `PRAGMA application_id`: the letters `alrk`.
 pub(crate) const APPLICATION: i32 = 0x616c_726b;
 /// The version of the schema, stored as `PRAGMA user_version`; a file with a higher one is refused.
 pub(crate) const VERSION: i32 = 1;
 
-/// Results of one run lie together, in the order in which runs are read. Names and texts are stored once, for there are tens of
-/// thousands of results a night.
+/// The statements that create the tables. The results of one run are stored together, in the order in which runs are read. Names
+/// and texts are stored once, because a night has tens of thousands of results.
 pub(crate) const TABLES: &str = "
 create table run (
     id integer primary key,

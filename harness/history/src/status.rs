@@ -1,4 +1,4 @@
-//! Numbers of statuses in the file. They never change: the order of [`Status`] may.
+//! The numbers that stand for statuses in the file. They never change, although the order of [`Status`] may.
 
 use allranks_model::status::Status;
 

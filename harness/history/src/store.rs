@@ -19,7 +19,7 @@ use sha2::{Digest, Sha256};
 use crate::digest::{digest, json};
 use crate::{schema, status};
 
-/// How long one process waits for others that add runs at the same time.
+/// How long a process waits for others that add runs at the same time.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Why the file could not be used.
@@ -50,7 +50,7 @@ pub enum StoreError {
         /// Name of the run.
         name: String,
     },
-    /// The run has several results of one check, each with a label: it is no night of one pipeline.
+    /// The columns of the run have labels, so it may have several results of one check. It cannot be stored as one run.
     #[error("run {name} is a merge of `{label}` with others")]
     Labelled {
         /// Name of the run.
@@ -58,7 +58,7 @@ pub enum StoreError {
         /// A label of its columns.
         label: String,
     },
-    /// The file holds something that this program does not write.
+    /// The file holds a value that allranks does not write.
     #[error("{}: {what}", .path.display())]
     Broken {
         /// The path of the history file.
@@ -79,7 +79,7 @@ pub enum Added {
     Continued,
 }
 
-/// The identity of a run, a SHA-256 in hexadecimal: its record (name, start, seed, arguments) and its machine.
+/// The identity of a run: a SHA-256, in hexadecimal, of its record (name, start, seed, arguments) and its machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity(String);
 
@@ -115,18 +115,18 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens a file to add to; makes it if there is none. An empty file counts as none.
+    /// Opens a file to add runs to. A missing file is made, and an empty one is treated as missing.
     ///
     /// # Errors
-    /// It is something else, or cannot be opened.
+    /// The file is not a history file, or cannot be opened.
     pub fn create(path: &Path) -> Result<Self, StoreError> {
         Self::connect(path, OpenFlags::SQLITE_OPEN_CREATE)
     }
 
-    /// Opens a file that is there.
+    /// Opens an existing file.
     ///
     /// # Errors
-    /// It is not there, is something else, or cannot be opened.
+    /// The file does not exist, is not a history file, or cannot be opened.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         Self::connect(path, OpenFlags::empty())
     }
@@ -152,7 +152,7 @@ impl Store {
             read => read.map_err(failed)?,
         };
         if application != schema::APPLICATION {
-            // Of several processes that find it empty, the first makes the tables.
+            // If several processes find the file empty, the first one makes the tables.
             let transaction = connection
                 .transaction_with_behavior(TransactionBehavior::Immediate)
                 .map_err(failed)?;
@@ -175,8 +175,8 @@ impl Store {
         })
     }
 
-    /// Stores a run with its environment in a pipeline. A run that is stored already is not stored twice; if it was cut off then,
-    /// and there is more of it now, it is replaced.
+    /// Stores a run with its environment in a pipeline. A stored run is not stored again; one that was cut off is replaced if it
+    /// has more results now.
     ///
     /// # Errors
     /// The run is stored whole with other results, its columns have labels, or the file cannot be written.
@@ -282,7 +282,7 @@ impl Store {
         row.optional().map_err(|source| self.failed(source))
     }
 
-    /// Returns the last runs of a pipeline, at most `last`. With `before`, those that began before that run, without it.
+    /// Returns the last runs of a pipeline, at most `last`. With `before`, only runs that began before that run.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -335,7 +335,7 @@ impl Store {
                 started: unsigned(row.get(2)?),
                 is_whole: row.get(3)?,
                 missing: unsigned(row.get(4)?),
-                // What this program wrote; another text is no fact.
+                // A text that allranks has not written has no facts.
                 facts: serde_json::from_str(&facts).unwrap_or_default(),
             };
             Ok((row.get(0)?, past_run))
@@ -540,7 +540,7 @@ fn text_id(
     Ok(id)
 }
 
-/// SQLite's integers have a sign. What does not fit is as large as can be.
+/// Returns a number as SQLite's signed integer; one that does not fit becomes the largest.
 fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }

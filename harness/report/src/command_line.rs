@@ -1,13 +1,13 @@
-//! Writes a command as a line to paste into a shell. In: its words. Out: one line that a POSIX shell splits into the same words.
+//! Quotes a command for a shell. In: its words. Out: one line that a POSIX shell splits into the same words.
 
 use shlex::Quoter;
 
-/// Joins the words of a command with spaces, each quoted if a shell would take it for something else.
+/// Joins the words of a command with spaces. Words that are special to a shell are quoted.
 ///
-/// No word of a command holds a NUL character, for none can be given one; where a damaged file claims it, it stays in the line.
+/// A command cannot contain a NUL character. One from a damaged file is kept.
 ///
 /// # Panics
-/// Never: a NUL character is the only thing that `shlex` refuses, and it is told not to.
+/// Never: `shlex` refuses only NUL characters, and is told to allow them.
 #[must_use]
 pub fn command_line<W: AsRef<str>>(words: &[W]) -> String {
     let quoter = Quoter::new().allow_nul(true);

@@ -1,9 +1,8 @@
-//! A run on the terminal: progress while it goes on, failures as soon as they occur, a summary at the end.
+//! Shows a run on the terminal: progress, failures as they occur, a summary at the end.
 //!
-//! [`Console`] takes records as they come; [`summarise`] takes the results when there are no more. Neither prints by
-//! itself: the caller hands in the streams. Text is styled with ANSI sequences, and it is the stream's part to drop
-//! them, so hand in an [`anstream::AutoStream`], which honours `NO_COLOR` and a stream that is no terminal. Whatever
-//! comes from ranks is cleaned before it is written, so it cannot steer the terminal.
+//! [`Console`] takes records as they come; [`summarise`] takes the results of the ended run. Both write to streams of the
+//! caller. Text is styled with ANSI sequences, so pass an [`anstream::AutoStream`], which removes them for `NO_COLOR` and
+//! for streams that are not terminals. Text from ranks is cleaned before it is written, so it cannot control the terminal.
 
 mod summary;
 
@@ -24,13 +23,12 @@ use allranks_model::status::Status;
 
 pub use summary::summarise;
 
-/// The number of failures that are printed in full; later ones get a line each, and the summary and the files have
-/// them all.
+/// The number of failures that are printed in full. Later ones get one line each; the files have all of them.
 const FULL_DETAILS: u64 = 50;
-/// Time between two lines of progress where there is no bar.
+/// The time between two lines of progress, if there is no bar.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 
-/// Where and how progress is shown.
+/// How progress is shown.
 pub enum Progress<'a> {
     /// A bar that redraws itself, for a terminal.
     Bar(ProgressDrawTarget),
@@ -89,7 +87,7 @@ impl<'a, W: Write> Console<'a, W> {
         }
     }
 
-    /// Sets the titles of cases, so that a failure can name its case before the scenario's record is there.
+    /// Sets the titles of cases, which are printed with failures.
     #[must_use]
     pub fn titles(mut self, titles: impl IntoIterator<Item = (CaseId, String)>) -> Self {
         self.titles.extend(titles);
@@ -112,12 +110,12 @@ impl<'a, W: Write> Console<'a, W> {
         self.show_progress(Instant::now())
     }
 
-    /// Writes a note that is no record, such as what the run waits for.
+    /// Writes a note, such as what the run waits for.
     ///
     /// # Errors
     /// The stream could not be written to.
     pub fn note(&mut self, text: &str) -> io::Result<()> {
-        self.aside(&one_line(text))
+        self.write_dimmed(&one_line(text))
     }
 
     /// Removes the progress bar, so that the summary can be written.
@@ -135,14 +133,14 @@ impl<'a, W: Write> Console<'a, W> {
                 self.done.scenarios += 1;
                 if let Some(failure) = &scenario.failure {
                     let text = format!("world of {}: {}", scenario.id, one_line(failure));
-                    self.aside(&clip(&one_line(&text), 500))?;
+                    self.write_dimmed(&clip(&one_line(&text), 500))?;
                 }
             }
             Record::Check(check) => {
                 self.done.checks += 1;
                 self.counts.add(check.status());
                 if check.status().is_failing() {
-                    self.tell(check)?;
+                    self.write_failure(check)?;
                 }
             }
             Record::End(_) => return Ok(()),
@@ -164,8 +162,8 @@ impl<'a, W: Write> Console<'a, W> {
         self.last_line = now;
     }
 
-    /// Writes a line that is no failure.
-    fn aside(&mut self, text: &str) -> io::Result<()> {
+    /// Writes a dimmed line.
+    fn write_dimmed(&mut self, text: &str) -> io::Result<()> {
         let out = &mut self.out;
         self.bar.suspend(|| {
             writeln!(out, "{DIM}note{DIM:#} {text}")?;
@@ -173,7 +171,8 @@ impl<'a, W: Write> Console<'a, W> {
         })
     }
 
-    fn tell(&mut self, check: &CheckRecord) -> io::Result<()> {
+    /// Writes a failing check, in full or as one line.
+    fn write_failure(&mut self, check: &CheckRecord) -> io::Result<()> {
         self.stories += 1;
         let title = self.titles.get(&check.case).map_or("", String::as_str);
         let lines = match &self.run {
@@ -193,7 +192,7 @@ impl<'a, W: Write> Console<'a, W> {
             if last_in_full {
                 writeln!(
                     out,
-                    "{DIM}note{DIM:#} {FULL_DETAILS} failures told in full; from here on one line each\n"
+                    "{DIM}note{DIM:#} {FULL_DETAILS} failures printed in full; further ones get one line each\n"
                 )?;
             }
             out.flush()
@@ -242,7 +241,7 @@ fn bar_style() -> Result<ProgressStyle, indicatif::style::TemplateError> {
 
 const DIM: Style = Style::new().dimmed();
 
-/// Colour is a second sign beside the word, never the only one.
+/// Returns the style of a status. The word beside it says the same, so nothing depends on colour.
 fn style(status: Status) -> Style {
     let colour = match status {
         Status::Regression | Status::HarnessError => AnsiColor::Red,
@@ -260,7 +259,7 @@ fn write_heading(out: &mut impl Write, check: &CheckRecord, title: &str) -> io::
     let id = one_line(check.id.as_str());
     let (symbol, word) = (status.symbol(), status.word());
     writeln!(out, "{style}{symbol} {word}{style:#} {id}")?;
-    // What failed comes before the title of the case: a narrow terminal may show no more than that.
+    // The id comes before the title of the case, because a narrow terminal may cut the line.
     writeln!(out, "    {}", summary_line(check))?;
     match title.is_empty() {
         true => Ok(()),
@@ -268,7 +267,7 @@ fn write_heading(out: &mut impl Write, check: &CheckRecord, title: &str) -> io::
     }
 }
 
-/// Writes the details under a heading, without their first line, which the heading has.
+/// Writes the details below a heading, without the first line, which is in the heading.
 fn write_lines(out: &mut impl Write, lines: &[DetailLine]) -> io::Result<()> {
     for line in lines.iter().filter(|line| line.label != "what") {
         write_line(out, &line.label, &line.text)?;
@@ -280,8 +279,7 @@ fn write_line(out: &mut impl Write, label: &str, text: &str) -> io::Result<()> {
     writeln!(out, "    {DIM}{label:>9}{DIM:#}  {text}")
 }
 
-/// Returns the folder of a check's logs in that of the run, as the runner names it: the scenario's id without slashes, and the
-/// round after the first.
+/// Returns the folder of a check's logs, as the runner names it: the scenario's id, and the round if it is not the first.
 fn log_folder(check: &CheckRecord) -> String {
     let scenario = one_line(check.scenario.as_str()).replace('/', "_");
     let round = check.params.get("round").filter(|round| *round != "1");

@@ -1,5 +1,5 @@
-//! The details of one check that did not simply pass: labelled lines in the order in which a person needs them. The console,
-//! JUnit and the page show the same details.
+//! Writes the details of a check that did not simply pass: labelled lines, the most important first. The console, JUnit and the
+//! page show the same details.
 
 use super::observed::pairs;
 use super::repeat::{repeat_command, repro_command};
@@ -9,9 +9,9 @@ use allranks_model::diagnosis::{headline, rank_set};
 use allranks_model::names::Rank;
 use allranks_model::record::{CheckRecord, RankLine, RankRecord, RunRecord, ScenarioRecord};
 
-/// Longest value of a line, in bytes; whole logs are in their files.
+/// The longest text of a line, in bytes.
 const LINE_LIMIT: usize = 2_000;
-/// The most different texts of ranks that are shown.
+/// The number of different texts of ranks that are shown.
 const RANK_LIMIT: usize = 16;
 
 /// One line of details: a label and a text, both without control characters and line breaks.
@@ -23,7 +23,7 @@ pub struct DetailLine {
     pub text: String,
 }
 
-/// Returns the summary line of a check: its own summary, else the text of its difference, else its outcome.
+/// Returns the summary line of a check: its summary, or else its first difference, or else its outcome.
 #[must_use]
 pub fn summary_line(check: &CheckRecord) -> String {
     if !check.summary.trim().is_empty() {
@@ -44,7 +44,7 @@ pub fn summary_line(check: &CheckRecord) -> String {
     clip(&one_line(&text), LINE_LIMIT)
 }
 
-/// Returns everything needed to act on a check. `scenario` is `None` if its record was never written.
+/// Returns the details of a check. `scenario` is `None` if its record was never written.
 #[must_use]
 pub fn details(
     run: &RunRecord,
@@ -129,7 +129,7 @@ pub fn details(
     lines
 }
 
-/// `cpu/gloo, world size 4, python driver, local launcher, torch 2.11.0, host evidence`.
+/// Describes the column of a check: `cpu/gloo, world size 4, python driver, local launcher, torch 2.11.0, host evidence`.
 fn column_line(check: &CheckRecord) -> String {
     let column = &check.column;
     let torch = if column.torch.is_empty() {
@@ -148,8 +148,7 @@ fn column_line(check: &CheckRecord) -> String {
     )
 }
 
-/// Returns the ranks whose logs matter for a check: those that failed or reported something, or all if none did; at
-/// most a few.
+/// Returns the ranks whose logs are quoted: those that failed or reported something, or all if none did. At most four.
 #[must_use]
 pub fn failing_ranks<'a>(
     scenario: Option<&'a ScenarioRecord>,
@@ -173,7 +172,7 @@ pub fn failing_ranks<'a>(
         .collect()
 }
 
-/// Groups rank lines by their text, each text once with all its ranks: in a large world most say the same.
+/// Groups rank lines by their text. In a large world most lines are equal.
 fn by_text(lines: &[RankLine]) -> Vec<(Vec<Rank>, &str)> {
     let mut lines_of_ranks: Vec<(Vec<Rank>, &str)> = Vec::new();
     for line in lines {
@@ -188,7 +187,7 @@ fn by_text(lines: &[RankLine]) -> Vec<(Vec<Rank>, &str)> {
     lines_of_ranks
 }
 
-/// Names ranks in ranges: `rank 3`, `ranks 0–3, 7`.
+/// Returns ranks as text, with ranges: `rank 3`, `ranks 0–3, 7`.
 fn rank_list(ranks: &[Rank]) -> String {
     let parts: Vec<String> = rank_set::runs(ranks)
         .iter()

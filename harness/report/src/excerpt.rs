@@ -1,5 +1,5 @@
-//! The end of a rank's log, for reports that quote it. Logs may be of any size, in no encoding, and named by a results
-//! file from elsewhere: only a bounded part is read, and only from the folders the results came from.
+//! Reads the end of a rank's log, for reports that quote it. A log may have any size and encoding, and its path may come from an
+//! untrusted results file. So only a limited part is read, and only below the folders of the results.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -8,8 +8,8 @@ use std::path::Path;
 use super::results::Results;
 use super::text::clean;
 
-/// Returns the last lines of a log, [clean](crate::text::clean), in at most `limit` bytes; `None` if it cannot be
-/// read, or lies outside the folders that the results were read from.
+/// Returns the last lines of a log, [cleaned](crate::text::clean), in at most `limit` bytes; `None` if it cannot be read, or is
+/// not below the folders of the results.
 pub(crate) fn log_tail<C>(results: &Results<C>, log: &str, limit: usize) -> Option<String> {
     let path = results.folder.join(log).canonicalize().ok()?;
     let is_inside = |folder: &Path| {
@@ -25,7 +25,7 @@ pub(crate) fn log_tail<C>(results: &Results<C>, log: &str, limit: usize) -> Opti
     file.seek(SeekFrom::Start(skipped)).ok()?;
     let mut bytes = Vec::new();
     file.take(limit as u64).read_to_end(&mut bytes).ok()?;
-    // Cleaning may lengthen text: a replacement character takes three bytes.
+    // Cleaning may make the text longer, because a replacement character has three bytes.
     let mut text = clean(&String::from_utf8_lossy(&bytes));
     let mut cut = text.len().saturating_sub(limit);
     while !text.is_char_boundary(cut) {

@@ -1,4 +1,4 @@
-//! The environment of a run as facts that can be compared: from `environment.json`, and from the run's own record.
+//! Extracts facts about the environment of a run that can be compared, from `environment.json` and from the run's record.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,13 +9,13 @@ use allranks_model::record::RunRecord;
 use crate::past_runs::Facts;
 use crate::text::{clip, one_line};
 
-/// The fact that every `environment.json` has: without it, the environment of a run is not known.
+/// The fact that every `environment.json` has. Without it, the environment of a run is unknown.
 pub(crate) const KERNEL: &str = "kernel";
-/// The key of an `environment.json` that has those of several runs: a list of objects with `run` and `environment`.
+/// The key of a merged `environment.json`. Its value is a list of objects with `run` and `environment`.
 pub const MERGED: &str = "merged";
-/// Longest value of a fact, in bytes.
+/// The longest value of a fact, in bytes.
 const LIMIT: usize = 200;
-/// Length of a digest that is shown.
+/// The number of digits of a digest that are kept.
 const DIGEST: usize = 12;
 
 /// Returns the facts of a run. `environment` is the content of its `environment.json`, `None` if it has none; fields that are not
@@ -28,14 +28,14 @@ const DIGEST: usize = 12;
 pub fn facts(run: &RunRecord, environment: Option<&Value>) -> Facts {
     let merged = environment.and_then(|environment| environment.get(MERGED)?.as_array());
     let Some(merged) = merged else {
-        return of_one(run, environment);
+        return facts_of_one(run, environment);
     };
     let mut values = BTreeMap::<String, BTreeSet<String>>::new();
     let mut is_known = true;
     for one in merged {
         let environment = one.get("environment").filter(|one| one.is_object());
         is_known &= environment.is_some();
-        for (name, value) in of_one(run, environment) {
+        for (name, value) in facts_of_one(run, environment) {
             values.entry(name).or_default().insert(value);
         }
     }
@@ -50,7 +50,8 @@ pub fn facts(run: &RunRecord, environment: Option<&Value>) -> Facts {
     all.map(|(name, values)| (name, joined(values))).collect()
 }
 
-fn of_one(run: &RunRecord, environment: Option<&Value>) -> Facts {
+/// Returns the facts of a run that is not merged.
+fn facts_of_one(run: &RunRecord, environment: Option<&Value>) -> Facts {
     let mut facts = Facts::new();
     let mut put = |name: &str, value: Option<&str>| {
         if let Some(value) = value.map(one_line).filter(|value| !value.is_empty()) {
@@ -70,7 +71,7 @@ fn of_one(run: &RunRecord, environment: Option<&Value>) -> Facts {
     let text = |path: &str| environment.pointer(path).and_then(Value::as_str);
     put(KERNEL, text("/system"));
     let name = text("/network/hostname");
-    put("machine", name.filter(|name| !is_made_up(name)));
+    put("machine", name.filter(|name| !is_container_id(name)));
     for build in ["cuda", "hip", "xpu", "nccl"] {
         let path = format!("/torch/import/works/{build}");
         let name = match build {
@@ -98,7 +99,7 @@ fn of_one(run: &RunRecord, environment: Option<&Value>) -> Facts {
     facts
 }
 
-/// Returns the different values of a field, in order; `None` if there is none.
+/// Joins the different values of a field, sorted; `None` if there are none.
 fn joined(list: &[Value], field: &str) -> Option<String> {
     let mut values: Vec<&str> = list
         .iter()
@@ -109,8 +110,8 @@ fn joined(list: &[Value], field: &str) -> Option<String> {
     (!values.is_empty()).then(|| values.join(", "))
 }
 
-/// Docker names a container by the first 12 digits of its id where it is given no name.
-fn is_made_up(name: &str) -> bool {
+/// Returns true if a host name is a container id. Docker uses its first 12 digits as the default name.
+fn is_container_id(name: &str) -> bool {
     name.len() == 12 && name.chars().all(|one| one.is_ascii_hexdigit())
 }
 

@@ -1,5 +1,5 @@
-//! The files of a run's folder that are rendered from its results. Each is written beside its place and then moved into
-//! it, so a reader never sees half a file, and an old one stays if a new one cannot be written.
+//! Renders the reports of a run into its folder. Each is written to a temporary file and then renamed, so a reader never sees
+//! half a file, and the old file is kept if the new one cannot be written.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -11,16 +11,16 @@ use super::results::Results;
 use super::trend::Trend;
 use super::{hangs, html, junit, markdown, metrics};
 
-/// A report: its file in a run's folder, and what renders it.
+/// A report: its file name, and the function that renders it.
 struct Report<C> {
     name: &'static str,
     render: Render<C>,
 }
 
-/// Writes a report, to the end or to the first error.
+/// A function that renders a report.
 type Render<C> = fn(&Results<C>, Option<&Trend>, &mut dyn Write) -> io::Result<()>;
 
-/// Returns every report, in the order in which their paths are printed; a new one is added here.
+/// Returns all reports, in the order in which their paths are printed. A new report is added here.
 fn reports<C: CheckSet>() -> Vec<Report<C>> {
     vec![
         // The matrix, for people.
@@ -58,12 +58,12 @@ fn reports<C: CheckSet>() -> Vec<Report<C>> {
 /// Renders every report into a folder, which must exist. Returns the paths of the reports.
 ///
 /// # Errors
-/// A file could not be written. The others are tried all the same; the error of one is returned.
+/// A file could not be written. The other files are written anyway, and the first error is returned.
 pub fn write_all<C: CheckSet>(folder: &Path, results: &Results<C>) -> io::Result<Vec<PathBuf>> {
     write_with(folder, results, None)
 }
 
-/// Renders every report, as [`write_all`] does; page and summary also show what changed since earlier runs.
+/// Renders all reports, as [`write_all`] does. The page and the summary also show the trend over earlier runs.
 ///
 /// # Errors
 /// Those of [`write_all`].
@@ -72,7 +72,7 @@ pub fn write_with<C: CheckSet>(
     results: &Results<C>,
     trend: Option<&Trend>,
 ) -> io::Result<Vec<PathBuf>> {
-    // The page, by far the largest, comes last: on a full disk the others are there.
+    // The page is the largest, and is written last, so that on a full disk the others exist.
     let last_first = reports().into_iter().rev();
     let written: Vec<io::Result<PathBuf>> = last_first
         .map(|report| {
@@ -95,7 +95,7 @@ pub fn write_with<C: CheckSet>(
     Ok(paths)
 }
 
-/// Writes a file as a whole: beside its place first, then into it.
+/// Writes a temporary file, and renames it to `path`.
 fn write(path: &Path, render: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(format!(".{}.tmp", std::process::id()));

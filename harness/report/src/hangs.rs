@@ -1,5 +1,4 @@
-//! `hangs/<scenario>.json`: the verdicts given on the worlds of a scenario, for programs. A scenario without one has no
-//! file.
+//! Renders `hangs/<scenario>.json`: the hang verdicts of a scenario, for programs. A scenario without a verdict has no file.
 
 use std::collections::BTreeMap;
 

@@ -1,14 +1,14 @@
-//! `report.html`: the matrix, as one file that opens from disk, without a network and without a server.
+//! Renders `report.html`: the matrix, as one file that needs no network and no server.
 //!
 //! Rows are requirements, grouped by area, with the cases under each; columns are platform × backend × world size; a
-//! cell is the worst status with its count. A click tells every unexpected check in full, draws what each rank did,
-//! and counts the rest.
+//! cell is the worst status with its count. A click shows every unexpected check in full, draws the timeline of each
+//! rank, and counts the other checks.
 //!
-//! Every string of a run is untrusted. It is cleaned, embedded as JSON in which no `<` is left, and put on the page as
-//! text, never as markup; links are made only for web addresses and for files of the run. The page's policy forbids it
-//! to load or send anything.
+//! Every string of a run is untrusted. It is cleaned, embedded as JSON without any `<`, and inserted into the page as text,
+//! never as markup. Links are made only for web addresses and for files of the run. The page's content security policy
+//! forbids loading and sending anything.
 //!
-//! The page stays small because passing checks are counted and their parameters listed, not stored one by one.
+//! To keep the page small, passing checks are counted and their parameters listed, instead of storing each check.
 
 mod data;
 mod timeline;
@@ -30,7 +30,7 @@ pub fn render<C: CheckSet>(results: &Results<C>) -> String {
     render_with(results, None)
 }
 
-/// Renders the page with what the runs before say.
+/// Renders the HTML report of a run with the trend over earlier runs.
 #[must_use]
 pub fn render_with<C: CheckSet>(results: &Results<C>, trend: Option<&Trend>) -> String {
     let data = serde_json::to_string(&data::Data::of(results, trend))
@@ -39,7 +39,7 @@ pub fn render_with<C: CheckSet>(results: &Results<C>, trend: Option<&Trend>) -> 
     let headline = Headline::of(results).sentence;
     let name = one_line(&results.run.name);
     let mut page = String::with_capacity(data.len() + SCRIPT.len() + STYLE.len() + PAGE.len());
-    // One pass over the template alone: what is filled in is never looked at again.
+    // One pass over the template, so that inserted text is never replaced again.
     for (index, part) in PAGE.split("%%").enumerate() {
         match (index % 2, part) {
             (0, text) => page.push_str(text),

@@ -15,7 +15,7 @@ use allranks_model::record::{CheckRecord, FORMAT, Record};
 /// The name of the file in a run's folder.
 pub const FILE_NAME: &str = "results.jsonl";
 
-/// How a line of a check begins, as [`Writer`] writes it.
+/// The beginning of a check's line, as [`Writer`] writes it.
 const CHECK: &[u8] = b"{\"type\":\"check\",";
 
 /// Appends records to `results.jsonl`. Every line reaches the operating system before [`append`](Self::append)
@@ -24,7 +24,7 @@ const CHECK: &[u8] = b"{\"type\":\"check\",";
 pub struct Writer {
     file: File,
     path: PathBuf,
-    /// Bytes of whole lines.
+    /// The number of bytes in whole lines.
     whole: u64,
 }
 
@@ -50,8 +50,8 @@ impl Writer {
     /// Appends one record as a line.
     ///
     /// # Errors
-    /// The line could not be written whole, for example because the disk is full. What was written of it is taken
-    /// back, so that the file stays readable and appending can be tried again.
+    /// The line could not be written, for example because the disk is full. A part of it that was written is removed, so
+    /// that the file stays readable and appending can be tried again.
     pub fn append(&mut self, record: &Record) -> io::Result<()> {
         let mut line = serde_json::to_vec(record).map_err(io::Error::other)?;
         line.push(b'\n');
@@ -78,12 +78,12 @@ impl Writer {
 /// Why results could not be read.
 #[derive(Debug, Error)]
 pub enum ReadError {
-    /// The file is not there, or not readable.
+    /// The file does not exist or cannot be read.
     #[error("cannot read {}", .path.display())]
     Io {
         /// The file.
         path: PathBuf,
-        /// What the operating system says.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// The file was written in another format.
@@ -93,7 +93,7 @@ pub enum ReadError {
         path: PathBuf,
         /// The line, from 1.
         line: usize,
-        /// The format it says it has.
+        /// The format number in the line.
         found: u64,
     },
     /// The first line is not a record.
@@ -106,7 +106,7 @@ pub enum ReadError {
         /// What is wrong with it.
         source: serde_json::Error,
     },
-    /// Records in an order no run writes.
+    /// Records are in an order that no run writes.
     #[error("{}:{line}: {what}", .path.display())]
     Order {
         /// The file.
@@ -120,8 +120,8 @@ pub enum ReadError {
 
 /// Reads the results of a run from its folder, or from the file itself.
 ///
-/// A last line without its newline is half a line of a killed run: it is left out, and a remark says so. A missing
-/// end leaves [`Results::end`] empty, with a remark. Any other line that is no record is left out too, with a remark.
+/// A last line without a newline was cut off when the run was killed. It is ignored with a remark, and so is any other line
+/// that is not a record. Without an end record, [`Results::end`] is `None`, with a remark.
 ///
 /// # Errors
 /// See [`ReadError`].
@@ -129,7 +129,7 @@ pub fn read(folder_or_file: &Path) -> Result<Results, ReadError> {
     read_into(folder_or_file)
 }
 
-/// Reads the results of a run as [`read`] does, into little memory.
+/// Reads the results of a run as [`read`] does, in packed form.
 ///
 /// # Errors
 /// See [`ReadError`].
@@ -147,7 +147,7 @@ fn read_into<C: CheckSet>(folder_or_file: &Path) -> Result<Results<C>, ReadError
         path: path.clone(),
         source,
     };
-    // Line by line: the text of a run of a million checks takes half a gigabyte.
+    // Lines are read one by one: a run of a million checks has half a gigabyte of text.
     let mut file = BufReader::new(File::open(&path).map_err(unreadable)?);
     let mut line = Vec::new();
     let mut results: Option<Results<C>> = None;
@@ -232,7 +232,7 @@ impl Problem {
 }
 
 fn parse(line: &[u8]) -> Result<Record, Problem> {
-    /// The one field every version's lines have.
+    /// The field that lines of every format have.
     #[derive(Deserialize)]
     struct Head {
         format: u64,
@@ -241,8 +241,7 @@ fn parse(line: &[u8]) -> Result<Record, Problem> {
     if head.format != u64::from(FORMAT) {
         return Err(Problem::Format(head.format));
     }
-    // Nearly every line is one of a check. Read as that it takes half the time, for where the type may stand anywhere, all of a line is
-    // taken apart before it is known.
+    // Nearly every line is a check. Parsing it as one takes half the time of parsing a [`Record`], whose type may be anywhere in the line.
     if line.starts_with(CHECK)
         && let Ok(check) = serde_json::from_slice::<CheckRecord>(line)
     {

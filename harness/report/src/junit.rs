@@ -1,4 +1,4 @@
-//! JUnit XML, for CI systems. Two dialects, because no file pleases every reader:
+//! Renders JUnit XML for CI systems, in two dialects, because no single file suits all readers:
 //!
 //! - `junit.xml` ([`Dialect::Strict`]) is valid against the schema that Jenkins' xunit plugin checks
 //!   (`junit-10.xsd` in `jenkinsci/xunit-plugin`), which drops an invalid file whole: no `file` or `line` on a case, no

@@ -10,9 +10,9 @@
 //! | [`markdown`] | `summary.md`, for the job page of a CI system                             |
 //! | [`metrics`]  | `metrics.txt`, for GitLab and Prometheus                                 |
 //!
-//! [`recipe`] works out of them how to initialise on a platform, for all of these.
+//! [`recipe`] recommends an init recipe for each backend.
 //!
-//! [`trend`] says of the runs of many nights ([`past_runs`]) what broke, when, and what had changed by then.
+//! [`trend`] says what broke over many runs ([`past_runs`]), when, and what had changed by then.
 //!
 //! [`write_all`] renders them into a run's folder. [`merge`] makes one result set of several, [`diff`] says what changed between
 //! two.

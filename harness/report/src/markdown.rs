@@ -1,5 +1,5 @@
-//! `summary.md`: one page for the job page of a CI system (GitHub's step summary, GitLab's and Buildkite's notes).
-//! Every string from a run is cleaned, clipped and escaped: it can neither break a table nor become markup.
+//! Renders `summary.md` for the job page of a CI system (GitHub's step summary, GitLab's and Buildkite's notes). Every string
+//! of a run is cleaned, clipped and escaped, so that it can neither break a table nor become markup.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -18,9 +18,9 @@ use super::trend::text::{changed, list_text, symbols};
 use super::versions::Versions;
 use allranks_model::status::Status;
 
-/// Rows of each list; the page has the rest.
+/// The number of rows of each list.
 const LIST_LIMIT: usize = 50;
-/// Bytes of one cell. GitHub takes 1 MiB of step summary in all.
+/// The longest text of a cell, in bytes. GitHub accepts 1 MiB of step summary in all.
 const CELL_LIMIT: usize = 400;
 
 /// Renders the Markdown summary of a run.
@@ -29,7 +29,7 @@ pub fn render<C: CheckSet>(results: &Results<C>) -> String {
     render_with(results, None)
 }
 
-/// Renders the page with what the runs before say.
+/// Renders the summary with the trend over earlier runs.
 #[must_use]
 pub fn render_with<C: CheckSet>(results: &Results<C>, trend: Option<&Trend>) -> String {
     let mut page = String::new();
@@ -279,7 +279,7 @@ fn write_failing<C: CheckSet>(page: &mut String, results: &Results<C>) -> std::f
     write_rest(page, failing.len())
 }
 
-/// Known failures and waivers, one line for each reason, with its link.
+/// Writes known failures and waivers: one line for each reason, with its link.
 fn write_excused<C: CheckSet>(page: &mut String, results: &Results<C>) -> std::fmt::Result {
     let mut reasons = BTreeMap::<(Status, String), u64>::new();
     let is_excused = |status| matches!(status, Status::KnownFailure | Status::Waived);
@@ -380,7 +380,7 @@ fn write_recipes<C: CheckSet>(page: &mut String, results: &Results<C>) -> std::f
     write_rest(page, all.len())
 }
 
-/// `… and 7 more` after a list that was cut at the limit.
+/// Writes `… and 7 more` after a list that exceeds the limit.
 fn write_rest(page: &mut String, total: usize) -> std::fmt::Result {
     if total > LIST_LIMIT {
         let more = grouped((total - LIST_LIMIT) as u64);
@@ -413,7 +413,7 @@ fn write_run<C: CheckSet>(page: &mut String, results: &Results<C>) -> std::fmt::
     )
 }
 
-/// Text in a table cell or a line: clean, clipped, and with everything escaped that could be markup or HTML.
+/// Cleans, clips and escapes a text for a table cell or a line.
 fn cell(text: &str) -> String {
     let mut escaped = String::new();
     for character in clip(&one_line(text), CELL_LIMIT).chars() {
@@ -421,7 +421,7 @@ fn cell(text: &str) -> String {
             '&' => escaped.push_str("&amp;"),
             '<' => escaped.push_str("&lt;"),
             '>' => escaped.push_str("&gt;"),
-            // A zero-width space keeps mentions, issue numbers and addresses from becoming links.
+            // A zero-width space prevents mentions, issue numbers and addresses from becoming links.
             '@' => escaped.push_str("@\u{200b}"),
             '\\' | '`' | '*' | '_' | '{' | '}' | '[' | ']' | '(' | ')' | '#' | '|' | '!' | '~'
             | '$' => {
@@ -434,8 +434,8 @@ fn cell(text: &str) -> String {
     escaped
 }
 
-/// Text as code in a table cell. A code span cannot hold its own fence, and a table splits at `|` even inside one, so
-/// it is HTML with entities.
+/// Formats a text as code in a table cell, as HTML with entities: a code span cannot contain its own fence, and a table
+/// splits at `|` even inside one.
 fn code(text: &str) -> String {
     let mut escaped = String::new();
     for character in clip(&one_line(text), CELL_LIMIT).chars() {

@@ -1,4 +1,4 @@
-//! `metrics.txt`: a run as numbers in the text format of OpenMetrics, for GitLab's report of metrics and for Prometheus
+//! Renders `metrics.txt`: the numbers of a run in the text format of OpenMetrics, for GitLab's metrics reports and for Prometheus
 //! (<https://prometheus.io/docs/specs/om/open_metrics_spec/>).
 
 use std::fmt::Write;
@@ -46,7 +46,7 @@ fn write_metrics<C: CheckSet>(text: &mut String, results: &Results<C>) -> std::f
     writeln!(text, "# EOF")
 }
 
-/// Returns the value of a label: quotes and backslashes are escaped.
+/// Escapes quotes and backslashes in the value of a label.
 fn label(text: &str) -> String {
     one_line(text).replace('\\', "\\\\").replace('"', "\\\"")
 }

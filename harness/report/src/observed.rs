@@ -1,6 +1,7 @@
-//! Observed behaviour of backends that no check judges by itself: how they accumulate, whether they repeat themselves.
+//! Collects observations: behaviour of backends that is neither right nor wrong, such as how they accumulate and whether they are
+//! deterministic.
 //!
-//! In: checks with observations. Out: for each backend, dtype and name, the values that were seen, and in how many checks.
+//! In: checks with observations. Out: for each backend, dtype and name, the observed values with the number of checks.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +9,10 @@ use super::check_set::CheckSet;
 use super::text::{clip, one_line};
 use allranks_model::record::CheckRecord;
 
-/// Longest name or value that is shown.
+/// The longest name or value that is shown, in bytes.
 const LIMIT: usize = 60;
 
-/// A backend's behaviour that is observed: the name of the observation, for one element type.
+/// What is observed: a backend, the name of the observation, and the dtype.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Subject {
     /// The platform and the backend: `cpu/gloo`.

@@ -1,5 +1,5 @@
-//! Reads owners files, which are written like CODEOWNERS: a pattern and owners on each line, and the last line that matches
-//! counts. A pattern is compared with a check's case, its requirements, and its column (`cuda/nccl/ws4`).
+//! Reads owners files, which have the form of CODEOWNERS: a pattern and owners on each line. The last matching line counts. A
+//! pattern is compared with a check's case, its requirements, and its column (`cuda/nccl/ws4`).
 
 use globset::{GlobBuilder, GlobMatcher};
 
@@ -20,10 +20,10 @@ pub struct OwnersError {
 }
 
 impl Owners {
-    /// Reads the text of an owners file. Empty lines and lines that begin with `#` say nothing.
+    /// Parses an owners file. Empty lines and lines that begin with `#` are ignored.
     ///
     /// # Errors
-    /// A line has no owner, or a pattern that is none.
+    /// A line has no owner, or an invalid pattern.
     pub fn parse(text: &str) -> Result<Self, OwnersError> {
         let mut rules = Vec::new();
         for (index, line) in text.lines().enumerate() {
@@ -44,7 +44,7 @@ impl Owners {
             if owners.is_empty() {
                 return Err(error(format!("`{pattern}` has no owner")));
             }
-            // As in CODEOWNERS: a folder stands for all below it.
+            // As in CODEOWNERS, a folder matches everything below it.
             let glob = match pattern.strip_suffix('/') {
                 Some(folder) => format!("{folder}/**"),
                 None => pattern.to_owned(),
@@ -56,7 +56,7 @@ impl Owners {
         Ok(Self { rules })
     }
 
-    /// Returns the owners of the last line that matches one of the names; empty if none does.
+    /// Returns the owners of the last line that matches one of the names; an empty list if none does.
     #[must_use]
     pub fn of<'a>(&self, names: impl IntoIterator<Item = &'a str> + Clone) -> &[String] {
         let is_match = |glob: &GlobMatcher| names.clone().into_iter().any(|one| glob.is_match(one));

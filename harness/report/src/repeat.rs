@@ -1,20 +1,18 @@
-//! The command that repeats one check. In: the arguments a run was started with, and a check's id. Out: a line to paste into a
-//! shell.
+//! Makes the command that repeats one check. In: the arguments of a run, and the id of a check. Out: a line for a shell.
 
 use allranks_model::names::CheckId;
 use allranks_model::record::RunRecord;
 
 use crate::command_line::command_line;
 
-/// Options that say which part of the run to do, or where to write; a repetition has its own.
+/// The options that a repetition replaces: those that select checks, and the output folder.
 const REPLACED: &[&str] = &[
     "--filter", "--out", "--shard", "--times", "--repeat", "--seed",
 ];
 
 /// Returns the command that repeats one check of a run: the run's own arguments, its seed, and a filter.
 ///
-/// The arguments are kept only if they are those of `allranks run`; a run that came from elsewhere (the `cargo test`
-/// target) is repeated with the defaults.
+/// If the run was not made by `allranks run` (but by `cargo test`), the command has default arguments.
 #[must_use]
 pub fn repeat_command(run: &RunRecord, check: &CheckId) -> String {
     let mut words = vec!["allranks", "run"];
@@ -36,8 +34,8 @@ pub fn repeat_command(run: &RunRecord, check: &CheckId) -> String {
     command_line(&words)
 }
 
-/// Returns the command that writes one check as a file that needs nothing but torch; init and teardown are those of the whole
-/// scenario. Cases, platforms, expectations and waivers are those of the run, if `allranks run` made it.
+/// Returns the command that writes the reproducer of a check; for `#init` and `#end`, that of the scenario. Cases, platforms,
+/// expectations and waivers are those of the run, if `allranks run` made it.
 #[must_use]
 pub fn repro_command(run: &RunRecord, check: &CheckId) -> String {
     /// Options that `repro` takes over from a run.

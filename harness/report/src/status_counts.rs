@@ -1,5 +1,5 @@
-//! The status of a check, for people: outcome and verdict in one, worst first, with a word and a symbol. A
-//! verified refusal, a known failure and a check that did not run each stand apart from a pass: none of them is one.
+//! Counts checks by status. A verified refusal, a known failure and a check that did not run have statuses of their own; none of
+//! them is a pass.
 
 use std::collections::BTreeMap;
 
@@ -80,7 +80,7 @@ impl StatusCounts {
     }
 }
 
-/// The result of a whole run, which is the first line of every report.
+/// The result of a run, which is the first line of every report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Headline {
     /// True if the run ended, no check fails, and some check passed.

@@ -1,12 +1,12 @@
-//! Makes text safe to show. Whatever comes from a rank, a log or a backend is untrusted: it may hold escape sequences, control
-//! characters or megabytes. In: any text. Out: text that a terminal, an XML parser and a person can take.
+//! Makes text safe to show. Text from a rank, a log or a backend is untrusted: it may contain escape sequences or control
+//! characters, or be very long. In: any text. Out: text that is safe for a terminal and an XML parser.
 
 use anstream::adapter::strip_str;
 
 /// Returns a text without escape sequences and without characters that XML 1.0 forbids or that act on a terminal or on the
 /// direction of text; each of those becomes U+FFFD. Newlines and tabs stay; `\r\n` and a lone `\r` become newlines.
 ///
-/// Escape sequences end with their line, so an unterminated one cannot swallow the lines after it.
+/// An unterminated escape sequence ends with its line.
 pub fn clean(text: &str) -> String {
     let mut clean = String::with_capacity(text.len());
     for (number, line) in text.replace("\r\n", "\n").split(['\n', '\r']).enumerate() {
@@ -24,7 +24,7 @@ pub fn clean(text: &str) -> String {
     clean
 }
 
-/// Returns the text [`clean`] and on one line: each run of white space becomes one space.
+/// [Cleans](clean) a text and puts it on one line: each run of white space becomes one space.
 pub fn one_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     for word in clean(text).split_whitespace() {
@@ -82,9 +82,9 @@ pub fn lasting(milliseconds: u64) -> String {
     }
 }
 
-/// `2026-11-24`: the day of a time in seconds since the Unix epoch, in UTC.
+/// Returns the day of a time in seconds since the Unix epoch, in UTC: `2026-11-24`.
 pub fn day(seconds: u64) -> String {
-    // Days as of 1 March of the year 0, so that a leap day is the last of its year: <https://howardhinnant.github.io/date_algorithms.html>.
+    // Days since 1 March of the year 0, so that a leap day is the last day of its year: <https://howardhinnant.github.io/date_algorithms.html>.
     let days = seconds / 86_400 + 719_468;
     let (era, day) = (days / 146_097, days % 146_097);
     let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;

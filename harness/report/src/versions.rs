@@ -1,8 +1,8 @@
-//! Compares versions of torch, where runs with several of them were merged.
+//! Compares versions of torch in merged results.
 //!
-//! In: results. Out: for each kind of check (its case and its call) whose status is not the same with every version,
-//! a row with a cell for each version. Checks that stand alike everywhere are counted. Backends that ran with one
-//! version only are left out: nothing of theirs can be compared.
+//! In: results. Out: for each kind of check (its case and its call) whose status differs between versions, a row with a cell
+//! for each version. Checks with the same status everywhere are counted. Backends that ran with only one version are left
+//! out.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -53,12 +53,12 @@ impl Versions {
         if torch.is_empty() {
             return None;
         }
-        // A check that several drivers made is several checks here.
+        // A check that ran with several drivers counts once for each.
         let all = &results.checks;
         let mut checks = BTreeMap::<(CheckId, &str), Vec<Option<usize>>>::new();
         for index in all.indices_where(|check| ran.contains_key(&target(check.column))) {
             let column = all.brief(index).column;
-            // What never ran has no version, and stands in the list of what was not run.
+            // A check that never ran has no version; it is in the list of checks that were not run.
             if let Some(version) = torch.iter().position(|torch| *torch == column.torch) {
                 let id = all.record(index).id.clone();
                 let row = checks

@@ -1,9 +1,9 @@
-//! The interval of a rate that was counted.
+//! The confidence interval of a counted rate.
 
 /// The 97.5th percentile of the normal distribution: both sides together leave out 5 %.
 const Z: f64 = 1.959_963_984_540_054;
 
-/// How often something was seen in how many runs.
+/// A rate: the number of runs in which something was seen, out of all runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
     /// How often it was seen.
@@ -31,7 +31,7 @@ impl Rate {
         (low, ((middle + half) / scale).min(1.0))
     }
 
-    /// `3 of 30 runs (4–26 %)`.
+    /// Returns the rate as text: `3 of 30 runs (4–26 %)`.
     #[must_use]
     pub fn text(self) -> String {
         let (low, high) = self.interval();

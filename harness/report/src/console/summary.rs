@@ -1,5 +1,4 @@
-//! The last page of a run on the terminal: failing checks first, then counts, then where the reports are and what the
-//! exit code says.
+//! Writes the summary of a run for the terminal: failing checks, counts, paths of the reports, meaning of the exit code.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
@@ -16,14 +15,14 @@ use crate::status_counts::{Headline, StatusCounts, exit_meaning};
 use crate::text::{clip, counted, grouped, lasting, one_line};
 use allranks_model::status::Status;
 
-/// Kinds of failure listed; the files have all.
+/// The number of kinds of failures that are listed.
 const LIST_LIMIT: usize = 30;
-/// Checks listed of a kind.
+/// The number of checks that are listed for a kind.
 const EXAMPLES: usize = 3;
-/// Reasons listed for checks that did not run.
+/// The number of reasons that are listed for checks that did not run.
 const REASON_LIMIT: usize = 10;
 
-/// Writes the summary of a run; `reports` are the files to point at.
+/// Writes the summary of a run. `reports` are the paths of its reports.
 ///
 /// # Errors
 /// The stream could not be written to.
@@ -92,7 +91,7 @@ pub fn summarise<C: CheckSet>(
     out.flush()
 }
 
-/// Says what a status must not be taken for; empty if it needs no warning.
+/// Returns a remark on a status that could be misunderstood; empty for others.
 fn note(status: Status) -> &'static str {
     match status {
         Status::NotRun => " (no pass: nothing is known)",
@@ -102,7 +101,7 @@ fn note(status: Status) -> &'static str {
     }
 }
 
-/// Writes failing checks by kind: those of one kind under one heading.
+/// Writes failing checks, grouped by kind.
 fn write_failing<C: CheckSet>(out: &mut impl Write, results: &Results<C>) -> io::Result<()> {
     let scenarios = results.scenarios_by_check();
     let checks = &results.checks;
@@ -133,7 +132,7 @@ fn write_failing<C: CheckSet>(out: &mut impl Write, results: &Results<C>) -> io:
         for index in indices.iter().take(EXAMPLES) {
             let check = checks.record(*index);
             writeln!(out, "    {}", one_line(check.id.as_str()))?;
-            // A class says less than what was seen.
+            // The summary says more than the class.
             if check.class.is_some() {
                 writeln!(out, "      {}", summary_line(&check))?;
             }

@@ -1,4 +1,4 @@
-//! The data that the page draws of scenarios: the spans of their ranks.
+//! The data of the page's timelines: the spans of the ranks of each scenario.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use crate::index::Index;
 use crate::text::{clean, clip, one_line};
 use allranks_model::record::ScenarioRecord;
 
-/// Spans drawn, all scenarios together; scenarios with findings come first.
+/// The number of spans that are drawn, over all scenarios. Scenarios with detailed checks come first.
 const SPANS_LIMIT: usize = 60_000;
 
 /// A scenario, with the spans of its ranks.
@@ -21,10 +21,10 @@ pub(super) struct Scenario {
     start_ms: u64,
     duration_ms: u64,
     worlds: u32,
-    /// Labels of spans.
+    /// The labels of spans, each once.
     labels: Vec<String>,
     ranks: Vec<RankInfo>,
-    /// Whether there was no room for its spans.
+    /// True if its spans are left out because of the limit.
     omitted: bool,
 }
 
@@ -34,7 +34,8 @@ struct RankInfo {
     pid: u32,
     end: String,
     log: String,
-    /// Label, start and end in microseconds (−1: never ended), whether it ended well.
+    /// Each span: index of its label, start and end in microseconds (−1 if it never ended), and true if it ended without an
+    /// error.
     spans: Vec<(usize, u64, i64, u8)>,
 }
 
@@ -89,7 +90,7 @@ impl Scenario {
     }
 }
 
-/// Returns the indices of the scenarios that there is room to draw, those with findings first.
+/// Returns the indices of the scenarios that are drawn within the limit; those with detailed checks come first.
 pub(super) fn drawn(
     scenarios: &[ScenarioRecord],
     with_findings: &BTreeSet<usize>,

@@ -1,4 +1,4 @@
-//! The data of earlier runs on the page: what broke, when, and what had changed; and the runs of each check that is not steady.
+//! The data of the page's trend over earlier runs.
 
 use allranks_model::status::Status;
 use serde::Serialize;

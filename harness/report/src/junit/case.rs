@@ -17,10 +17,10 @@ use allranks_model::outcome::Outcome;
 use allranks_model::record::{CheckRecord, ScenarioRecord};
 use allranks_model::status::Status;
 
-/// The most bytes of a case's name.
+/// The longest name of a case, in bytes.
 const NAME_LIMIT: usize = 500;
 
-/// What the `junit-report` model has no place for in a case.
+/// The fields of a case that the `junit-report` model lacks.
 #[derive(Debug, Default)]
 pub(super) struct CaseExtra {
     pub(super) line: Option<String>,
@@ -35,7 +35,7 @@ pub(super) struct CaseMaker<'a, C> {
     excerpts_left: usize,
 }
 
-/// The names of the cases so far. Of each only a hash of 128 bits is kept: a million names take a hundred megabytes.
+/// The names of the cases so far. Only a 128-bit hash of each is kept, because a million names take a hundred megabytes.
 #[derive(Default)]
 struct Names {
     hashers: [RandomState; 2],
@@ -43,7 +43,7 @@ struct Names {
 }
 
 impl Names {
-    /// Adds a name; false if it is there already.
+    /// Adds a name. Returns false if it was there already.
     fn insert(&mut self, name: &str) -> bool {
         let [high, low] = self.hashers.each_ref();
         let (high, low) = (high.hash_one(name), low.hash_one(name));
@@ -117,7 +117,7 @@ impl<'a, C: CheckSet> CaseMaker<'a, C> {
         case.build()
     }
 
-    /// Returns the details, then the end of each failing rank's log. What exceeds the limit is cut off at the end.
+    /// Returns the details, then the end of each failing rank's log, cut off at the limit.
     fn system_out(
         &mut self,
         check: &CheckRecord,
@@ -128,7 +128,7 @@ impl<'a, C: CheckSet> CaseMaker<'a, C> {
         let ranks = failing_ranks(scenario, check);
         for rank in &ranks {
             let path = self.results.folder.join(&rank.log);
-            // GitLab and Jenkins' attachments plugin show a link.
+            // GitLab and Jenkins' attachments plugin show this as a link.
             let path = one_line(&path.display().to_string());
             text.push_str(&format!("[[ATTACHMENT|{path}]]\n"));
         }
@@ -142,7 +142,7 @@ impl<'a, C: CheckSet> CaseMaker<'a, C> {
                 one_line(&rank.log),
                 one_line(&rank.end)
             );
-            // A few lines are worth a quote, a few bytes are not.
+            // An excerpt of a few bytes is left out.
             let Some(limit) = share.checked_sub(heading.len()).filter(|left| *left > 200) else {
                 continue;
             };
@@ -155,7 +155,7 @@ impl<'a, C: CheckSet> CaseMaker<'a, C> {
         clip(&text, SYSTEM_OUT_LIMIT)
     }
 
-    /// Makes a name unique in the file: readers keep only the first of several cases with one name.
+    /// Makes a name unique in the file, because readers keep only the first of several cases with one name.
     fn unique(&mut self, name: &str) -> String {
         let name = clip(&one_line(name), NAME_LIMIT);
         let mut unique = name.clone();
@@ -168,7 +168,7 @@ impl<'a, C: CheckSet> CaseMaker<'a, C> {
     }
 }
 
-/// Returns the sentence, and for what is excused or not run the reason.
+/// Returns the summary line, and the reason if the check was excused or not run.
 fn message(check: &CheckRecord) -> String {
     let sentence = summary_line(check);
     match &check.expectation {
@@ -180,8 +180,8 @@ fn message(check: &CheckRecord) -> String {
     }
 }
 
-/// Returns the text of a failure. It begins with the sentence, because some readers show nothing else, and ends with the step
-/// in the form that annotating readers look for.
+/// Returns the text of a failure. It begins with the summary line, because some readers show nothing else, and ends with the step
+/// in the form that annotating readers recognise.
 fn trace(check: &CheckRecord, lines: &[DetailLine]) -> String {
     let mut text = format!("{}\n\n", summary_line(check));
     let rest: Vec<DetailLine> = lines
@@ -228,7 +228,7 @@ fn case_extra(check: &CheckRecord) -> CaseExtra {
     CaseExtra { line, properties }
 }
 
-/// `cases/x.yaml:12` as a file and, if it is one, a line.
+/// Splits `cases/x.yaml:12` into the file and the line; `None` if there is no line.
 fn file_and_line(at: &str) -> (String, Option<String>) {
     let at = clip(&one_line(at), MESSAGE_LIMIT);
     match at.rsplit_once(':') {

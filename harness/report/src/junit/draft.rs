@@ -14,7 +14,7 @@ use allranks_model::names::ScenarioId;
 use allranks_model::record::{CheckRecord, Column, INTERRUPTED, RunRecord, STOPPED};
 use allranks_model::status::Status;
 
-/// The suites of a run, and what the file's root says.
+/// The suites of a run, and the totals of the root element.
 #[derive(Debug)]
 pub(super) struct Draft {
     pub(super) run: String,
@@ -22,7 +22,7 @@ pub(super) struct Draft {
     pub(super) suites: Vec<SuiteDraft>,
 }
 
-/// A suite without its cases, and which those are.
+/// A suite, with its cases as indices.
 #[derive(Debug)]
 pub(super) struct SuiteDraft {
     pub(super) name: String,
@@ -61,7 +61,7 @@ pub(super) struct Totals {
 }
 
 impl Draft {
-    /// Turns results into suites: one for each column, and one for what belongs to no check.
+    /// Divides results into suites: one for each column, and one for problems of the run.
     pub(super) fn of<C: CheckSet>(results: &Results<C>) -> Self {
         let columns = results.columns();
         let named = columns.iter().zip(column_names(&columns));
@@ -110,7 +110,7 @@ fn column_suite<C: CheckSet>(results: &Results<C>, column: &Column, name: &str) 
     }
 }
 
-/// Returns the suite of what belongs to no check; `None` if there is nothing.
+/// Returns the suite of problems of the run; `None` if there are none.
 fn run_problems_suite<C: CheckSet>(results: &Results<C>) -> Option<SuiteDraft> {
     let mut all = Vec::new();
     let mut add = |name: String, type_: &'static str, text: &str| {
@@ -185,7 +185,7 @@ fn column_properties(column: &Column) -> Properties {
         .collect()
 }
 
-/// Returns one part of a dotted name: no dots, no spaces, nothing a reader would take for something else.
+/// Returns a text as one part of a dotted name, without dots, spaces and special characters.
 fn class_part(text: &str) -> String {
     let part: String = text
         .chars()

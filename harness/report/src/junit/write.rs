@@ -122,7 +122,7 @@ fn write_case(
     Ok(())
 }
 
-/// Writes the element that says how a check failed or why it was not run; none for a pass.
+/// Writes the element for a failure, an error or a skipped check; nothing for a pass.
 fn write_result(writer: &mut Xml<'_>, result: &TestResult) -> io::Result<()> {
     let (name, type_, message, cause) = match result {
         TestResult::Success => return Ok(()),
@@ -181,7 +181,7 @@ fn start<'w, 'o>(
     writer.create_element(name).with_attributes(attributes)
 }
 
-/// Three decimals, never an exponent, and never the `-0` that a sum of nothing is.
+/// Returns a time with three decimals, without an exponent. An empty sum is `0.000`, not `-0.000`.
 fn seconds(time: f64) -> String {
     format!("{:.3}", time.abs())
 }
