@@ -1,4 +1,4 @@
-//! Compares the two runs of a package: made from the same things, at two times, with the same results.
+//! Compares the two runs of a package: they must have the same inputs, be two runs, and have the same results.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,12 +12,12 @@ use allranks_model::outcome::Verdict;
 use allranks_model::record::CheckRecord;
 use allranks_suite::expectation::Point;
 
-/// The fewest measured times that tell one run from a copy.
+/// The fewest measured times that can show that one run is a copy of the other.
 const MIN_COMPARISONS: usize = 5;
-/// A second.
+/// One second, in milliseconds.
 const SECOND_MS: u64 = 1000;
 
-/// Reviews whether these are two runs of the same. Returns whether they are.
+/// Reviews whether the runs have the same inputs and are not the same run. Returns true if so.
 pub fn check_pair(folder: &Path, runs: &[Run; 2], rejections: &mut Rejections) -> bool {
     let [one, two] = runs;
     let bytes = |number: usize| {
@@ -25,13 +25,12 @@ pub fn check_pair(folder: &Path, runs: &[Run; 2], rejections: &mut Rejections) -
         std::fs::read(path).unwrap_or_default()
     };
     if bytes(1) == bytes(2) || has_same_times(one, two) || has_same_spans(one, two) {
-        let text =
-            "both runs are one: most of what they measured took the same time, to the microsecond";
+        let text = "both folders hold the same run: most of their measured times are equal to the microsecond";
         rejections.add(Reason::RunReused, text);
         return false;
     }
     if overlap(one.period_ms(), two.period_ms()) {
-        let text = "a run began before the other had ended: make one after the other";
+        let text = "the runs overlap: make one after the other";
         rejections.add(Reason::RunsOverlap, text);
     }
     let parts = [
@@ -64,7 +63,7 @@ pub fn check_pair(folder: &Path, runs: &[Run; 2], rejections: &mut Rejections) -
     differing.is_none()
 }
 
-/// Returns whether two periods overlap. Their beginnings are known to the second.
+/// Returns true if two periods overlap. Their beginnings are known to the second.
 fn overlap(one: (u64, u64), two: (u64, u64)) -> bool {
     let (first, second) = if one.0 <= two.0 {
         (one, two)
@@ -74,7 +73,7 @@ fn overlap(one: (u64, u64), two: (u64, u64)) -> bool {
     second.0.saturating_add(SECOND_MS) <= first.1
 }
 
-/// Returns whether most checks of which a time was measured took the same.
+/// Returns true if most checks took the same time in both runs, among those with a measured time.
 fn has_same_times(one: &Run, two: &Run) -> bool {
     let theirs = by_id(two);
     let checks = one.results.checks.iter();
@@ -85,7 +84,7 @@ fn has_same_times(one: &Run, two: &Run) -> bool {
     }))
 }
 
-/// Returns whether most ranks did everything at the same times.
+/// Returns true if most ranks have the same spans in both runs.
 fn has_same_spans(one: &Run, two: &Run) -> bool {
     let scenarios = two.results.scenarios.iter();
     let theirs: BTreeMap<_, _> = scenarios.map(|one| (&one.id, &one.ranks)).collect();
@@ -112,8 +111,8 @@ fn by_id(run: &Run) -> BTreeMap<&CheckId, &CheckRecord> {
     checks.map(|check| (&check.id, check)).collect()
 }
 
-/// Reviews whether every check has the same outcome in both runs. Only an expectation allows a difference: one that says that a
-/// failure is intermittent, or one that names several ways to fail, of which each run had one.
+/// Reviews whether every check has the same outcome in both runs. Outcomes may differ only if an expectation says that the
+/// failure is intermittent, or names both ways to fail.
 pub fn check_results(runs: &[Run; 2], plan: &Replan, suite: &Suite, rejections: &mut Rejections) {
     let theirs = by_id(&runs[1]);
     let planned = plan.checks();
@@ -125,7 +124,7 @@ pub fn check_results(runs: &[Run; 2], plan: &Replan, suite: &Suite, rejections: 
         if result(check) == result(other) {
             continue;
         }
-        // One entry counts for a check, so both are ways that it names.
+        // At most one entry matches a check, so that entry names both outcomes.
         let is_excused = matches!(check.verdict, Verdict::KnownFailure | Verdict::Waived)
             && check.verdict == other.verdict;
         let comes_and_goes = planned.get(&check.id).is_some_and(|planned| {

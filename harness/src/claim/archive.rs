@@ -1,5 +1,5 @@
-//! Packages as files: tar in Zstandard frames. Who made a package is not known, so reading writes plain files below one folder
-//! and nothing else, and stops at limits.
+//! Writes and unpacks packages: tar archives in Zstandard frames. A package may come from anyone, so unpacking writes plain files
+//! below one folder and nothing else, and stops at limits.
 //!
 //! Both directions use `ruzstd`, which is safe Rust. Its compressor cannot report errors of a stream, so each frame is compressed
 //! in memory; `zstd` and `tar --zstd` read files of several frames as one.
@@ -25,10 +25,10 @@ const LONGEST_NAME: usize = 255;
 /// The largest window of a frame, in bytes: what decoding may hold in memory.
 const WINDOW: u64 = 64 << 20;
 
-/// How much a package may hold.
+/// The limits of a package's content.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Bytes of the archive when it is unpacked.
+    /// The largest size of the archive after decompression, in bytes.
     pub bytes: u64,
     /// The most files that a package may hold.
     pub files: usize,
@@ -36,7 +36,7 @@ pub struct Limits {
     pub folders: usize,
 }
 
-/// Room for two runs of profile `full` with chatty logs.
+/// The limits of `allranks verify`: enough for two runs of profile `full` with long logs.
 pub const LIMITS: Limits = Limits {
     bytes: 4 << 30,
     files: 200_000,
@@ -46,9 +46,9 @@ pub const LIMITS: Limits = Limits {
 /// Why an archive was not unpacked.
 #[derive(Debug)]
 pub enum ReadError {
-    /// The archive is to blame.
+    /// The archive is invalid or unsafe.
     Rejected(Reason, String),
-    /// This machine is: a full disk.
+    /// This machine cannot store it, for example because the disk is full.
     Io(io::Error),
 }
 
@@ -116,7 +116,7 @@ impl<W: Write> Write for Frames<'_, W> {
 /// Unpacks an archive below a folder. Returns what was found, by path.
 ///
 /// # Errors
-/// The archive is not one, or is not safe; or this machine cannot hold it.
+/// The archive is invalid or unsafe, or this machine cannot store it.
 pub fn unpack(
     package: &Path,
     folder: &Path,
@@ -179,7 +179,7 @@ pub fn unpack(
             folders.insert(parent.to_owned());
         }
         if is_taken {
-            let text = format!("`{path}` is there twice");
+            let text = format!("`{path}` occurs twice");
             return Err(ReadError::Rejected(Reason::DuplicateEntry, text));
         }
         if folders.len() > limits.folders {
@@ -214,7 +214,7 @@ fn copy(entry: &mut impl Read, target: &Path) -> Result<FileDigest, ReadError> {
     )
 }
 
-/// Returns whether a path names a file below the folder that it is joined to, and reads the same everywhere.
+/// Returns true if a path names a file below the folder that it is joined to, with the same meaning on every system.
 fn is_plain(path: &str) -> bool {
     let is_name = |name: &str| {
         !matches!(name, "" | "." | "..")
@@ -224,12 +224,12 @@ fn is_plain(path: &str) -> bool {
     path.len() <= LONGEST_PATH && path.split('/').all(is_name)
 }
 
-/// Returns whose fault an error of reading is: the limit's, or the archive's.
+/// Turns an error of reading into its reason: a limit of the package, or an archive that cannot be decoded.
 fn read_error(error: &io::Error) -> ReadError {
     match error.kind() {
         io::ErrorKind::FileTooLarge => ReadError::Rejected(
             Reason::TooLarge,
-            "it unpacks to more bytes than a package may".to_owned(),
+            "it unpacks to more bytes than a package may have".to_owned(),
         ),
         _ => ReadError::Rejected(
             Reason::NotAnArchive,
@@ -238,7 +238,7 @@ fn read_error(error: &io::Error) -> ReadError {
     }
 }
 
-/// The bytes of all frames of a file, up to a limit.
+/// Decodes the frames of a file one after the other, up to a limit of bytes.
 struct DecodedFrames<R: Read> {
     source: Option<R>,
     decoder: Option<StreamingDecoder<R, FrameDecoder>>,

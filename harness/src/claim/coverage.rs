@@ -38,7 +38,7 @@ pub struct Coverage {
     pub should_not_run: usize,
 }
 
-/// Returns whether a check covers a MUST. One of which no requirement is known counts as if it did.
+/// Returns true if a check covers a MUST, or only requirements that are not known.
 pub fn is_must(requirements: &Requirements, covers: &[RequirementId]) -> bool {
     let is = |id: &RequirementId| {
         requirements

@@ -41,7 +41,7 @@ impl FileDigest {
     /// Reads a file to its end, passes its bytes on in pieces, and returns their digest.
     ///
     /// # Errors
-    /// `failed` of an error of reading, and what `pass_on` returns.
+    /// `failed` converts an error of reading; an error of `pass_on` is returned as it is.
     pub fn of<E>(
         source: &mut impl Read,
         failed: impl Fn(io::Error) -> E,

@@ -1,4 +1,4 @@
-//! `product.yaml`: what was tested, and what is claimed of it.
+//! Reads `product.yaml`: the product that was tested, and the claim about it.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

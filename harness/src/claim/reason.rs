@@ -19,13 +19,13 @@ pub enum Reason {
     DuplicateEntry,
     /// The archive holds more bytes, files or folders than a package may.
     TooLarge,
-    /// The manifest is missing, or is none.
+    /// The manifest is missing or cannot be read.
     BadManifest,
-    /// A file of the manifest is not there.
+    /// A file of the manifest is missing.
     MissingFile,
     /// A file is not in the manifest.
     UnlistedFile,
-    /// A file is not the one of the manifest.
+    /// A file differs from its entry in the manifest.
     DigestMismatch,
     /// The product file is missing or wrong.
     BadProduct,
@@ -45,19 +45,19 @@ pub enum Reason {
     RunRetried,
     /// A record of a check or scenario that is not in the plan.
     UnplannedCheck,
-    /// A record says something else than the plan, or is there twice.
+    /// A record contradicts the plan, or occurs twice.
     EditedRecord,
     /// A verdict does not follow from outcome, expectations and waivers.
     EditedVerdict,
     /// The totals of a run do not follow from its records.
     EditedTotals,
-    /// A pass that no run records.
+    /// A pass with values that no run records.
     ImplausiblePass,
     /// The log of a rank is not there, or is that of another rank.
     MissingLog,
-    /// The record of a run's environment is missing, or does not tell the system or the packages.
+    /// The record of a run's environment is missing, or lacks the system or the packages.
     MissingEnvironment,
-    /// A platform, expectation or waiver file is not the one that the runs were given.
+    /// A platform, expectation or waiver file differs from the one that the runs were given.
     EditedInput,
     /// The claim names another platform, backend or profile than the runs have.
     OtherClaim,
@@ -67,11 +67,11 @@ pub enum Reason {
     SimulatedEvidence,
     /// The runs have another kind of evidence than the claim names.
     OtherEvidence,
-    /// Both runs are one.
+    /// Both folders hold the same run.
     RunReused,
     /// A run began before the other had ended.
     RunsOverlap,
-    /// The runs were not made from the same things.
+    /// The runs have different inputs.
     RunsDiffer,
     /// A check has different outcomes in the two runs.
     RunsDisagree,
@@ -81,7 +81,7 @@ pub enum Reason {
     MustNotRun,
     /// No check of a MUST fits the devices.
     MustMissing,
-    /// What is not declared as supported works.
+    /// An op works that is not declared as supported.
     UndeclaredSupport,
     /// The harness or the machine failed.
     HarnessFailed,
@@ -93,9 +93,9 @@ pub enum Reason {
     WaiverExpired,
     /// A waiver matches too much.
     WaiverTooBroad,
-    /// What the waiver excuses is never excused.
+    /// A waiver is for a failure that may not be excused.
     WaiverForbidden,
-    /// A waiver excuses nothing in the runs, or another backend.
+    /// A waiver excuses nothing in the runs, or names another backend.
     WaiverUnused,
     /// The package is not signed by an allowed signer.
     BadSignature,
@@ -121,25 +121,25 @@ impl fmt::Display for Reason {
     }
 }
 
-/// A reason with what it is about.
+/// A reason, with its first occurrence.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Rejection {
     /// The reason.
     pub reason: Reason,
-    /// What is wrong, in one line: of several with one reason, the first.
+    /// What is wrong, in one line; the first, if there are several with this reason.
     pub text: String,
-    /// How many there are with this reason.
+    /// The number of occurrences.
     pub count: usize,
 }
 
-/// Everything that a package is rejected for, in the order in which it was found, each reason once.
+/// The reasons why a package is rejected, each once, in the order in which they were found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rejections {
     list: Vec<Rejection>,
 }
 
 impl Rejections {
-    /// Adds one.
+    /// Adds an occurrence of a reason.
     pub fn add(&mut self, reason: Reason, text: impl Into<String>) {
         match self.list.iter_mut().find(|one| one.reason == reason) {
             Some(known) => known.count += 1,
@@ -151,19 +151,19 @@ impl Rejections {
         }
     }
 
-    /// Returns whether one has this reason.
+    /// Returns true if the package is rejected for this reason.
     #[must_use]
     pub fn has(&self, reason: Reason) -> bool {
         self.list.iter().any(|one| one.reason == reason)
     }
 
-    /// Returns whether there are none.
+    /// Returns true if there is no rejection.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// Returns them all.
+    /// Returns all rejections.
     #[must_use]
     pub fn into_list(self) -> Vec<Rejection> {
         self.list

@@ -1,5 +1,4 @@
-//! One record of a check against the plan and the suite: whether it is the planned check, whether its outcome can be one, and
-//! whether its verdict follows.
+//! Reviews one record of a check: whether it matches the plan, whether its outcome is possible, and whether its verdict follows.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +16,7 @@ use allranks_suite::plan::CheckKind;
 /// The observation of a check that was run again because it had failed.
 const BEFORE: &str = "before";
 
-/// Reviews one record of a run with this seed. `is_own` tells whether an expectation is one of the suite's.
+/// Reviews one record of a run with this seed. `is_own` returns true for an expectation of the suite itself.
 pub fn review(
     record: &CheckRecord,
     planned: &Planned<'_>,
@@ -32,7 +31,7 @@ pub fn review(
         rejections.add(Reason::EditedRecord, text);
     }
     if record.observations.contains_key(BEFORE) {
-        let text = format!("{id} had failed, and was run again until it passed");
+        let text = format!("{id} failed first, and was run again until it passed");
         rejections.add(Reason::RunRetried, text);
     }
     if let Some(why) = implausible_pass(record, planned, seed) {
@@ -41,7 +40,9 @@ pub fn review(
     let point = Point::of(planned.scenario, &record.column.torch, planned.check);
     let mut again = record.clone();
     if !suite.expectations.judge_again(&mut again, &point) {
-        let text = format!("{id}: what happened cannot be told from what was expected");
+        let text = format!(
+            "{id}: its verdict cannot be checked: the record does not show the outcome behind it"
+        );
         rejections.add(Reason::EditedVerdict, text);
     } else if again.verdict != record.verdict {
         let text = format!(
@@ -50,14 +51,14 @@ pub fn review(
         );
         rejections.add(Reason::EditedVerdict, text);
     } else if expectation_of(&again) != expectation_of(record) {
-        let text = format!("{id}: another expectation is recorded than the one that matches");
+        let text = format!("{id}: the recorded expectation is not the one that matches");
         rejections.add(Reason::EditedVerdict, text);
     }
     let entry = suite.expectations.find(&point);
     check_verdict(&again, entry, suite, is_own, rejections);
 }
 
-/// Returns what a record says of the expectation that matched, without its place, which differs between folders.
+/// Returns text and URL of the expectation that matched, without its path, which differs between folders.
 fn expectation_of(record: &CheckRecord) -> Option<(&str, Option<&str>)> {
     let reason = record.expectation.as_ref()?;
     Some((reason.text.as_str(), reason.url.as_deref()))
@@ -100,7 +101,7 @@ fn check_verdict(
     }
 }
 
-/// Returns the name of a field that says something else than the plan; `None` if none does.
+/// Returns the name of a field that contradicts the plan; `None` if none does.
 fn differing_field(record: &CheckRecord, planned: &Planned<'_>) -> Option<&'static str> {
     let Planned {
         scenario,
@@ -152,8 +153,8 @@ fn differing_field(record: &CheckRecord, planned: &Planned<'_>) -> Option<&'stat
     differs.map(|(name, _)| name)
 }
 
-/// Returns why a pass is none that a run records; `None` if it can be one. A pass says how many elements were compared on every
-/// rank, and nothing of what is wrong. For an op or a layer above c10d it compared every element that the oracle expects.
+/// Returns why no run can have recorded this pass; `None` if one can. A pass has the number of compared elements of every rank,
+/// and no sign of an error. For an op or a layer above c10d it compares every element that the oracle expects.
 fn implausible_pass(record: &CheckRecord, planned: &Planned<'_>, seed: u64) -> Option<String> {
     if record.outcome != Outcome::Pass {
         return None;
@@ -170,7 +171,9 @@ fn implausible_pass(record: &CheckRecord, planned: &Planned<'_>, seed: u64) -> O
     }
     let ranks = record.checked.len();
     if ranks != size.count() {
-        return Some(format!("a pass of {size} ranks that compared on {ranks}"));
+        return Some(format!(
+            "a pass in a world of {size} ranks with element counts of {ranks}"
+        ));
     }
     let total: u64 = record
         .checked
@@ -182,8 +185,6 @@ fn implausible_pass(record: &CheckRecord, planned: &Planned<'_>, seed: u64) -> O
     let expected = run::prepare(op?, size, seed).ok()?.checked();
     (record.checked != expected).then(|| {
         let expected: u64 = expected.iter().sum();
-        format!(
-            "a pass that compared {total} elements, not the {expected} of the plan on all ranks"
-        )
+        format!("a pass with {total} compared elements on all ranks; the plan has {expected}")
     })
 }

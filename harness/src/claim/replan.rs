@@ -1,4 +1,4 @@
-//! The plan of a claim, made again without the machine that it ran on.
+//! Plans the runs of a claim again, without the machine that they ran on.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,30 +12,30 @@ use allranks_suite::plan::{Check, Scenario, Selection, Target, plan};
 /// The scenarios that a claim's runs must have.
 #[derive(Debug)]
 pub struct Replan {
-    /// Those that fit the devices.
+    /// The scenarios that fit the devices.
     pub scenarios: Vec<Scenario>,
-    /// Those that do not, or need what the machine lacked.
+    /// The scenarios that do not fit, or need something that the machine lacked.
     pub left_out: Vec<Scenario>,
 }
 
-/// What the runs say of the machine.
+/// The machine of the runs, as they recorded it.
 #[derive(Clone, Copy, Debug)]
 pub struct Machine<'a> {
     /// Torch's version; empty if it is not known.
     pub torch: &'a str,
     /// Number of devices. `None`: worlds of any size fit.
     pub devices: Option<u32>,
-    /// Whether the device says that it is simulated.
+    /// True if the device says that it is simulated.
     pub is_simulated: bool,
     /// Scenarios that it could not run, each with the reason.
     pub too_large: &'a BTreeMap<ScenarioId, String>,
 }
 
 impl Replan {
-    /// Plans the profile of a claim on its backend. Returns what the claim names and the suite does not have, in words.
+    /// Plans the profile of a claim on its backend.
     ///
     /// # Errors
-    /// There is no such platform, backend or profile.
+    /// The suite has no such platform, backend or profile. The text says which.
     pub fn new(suite: &Suite, claim: &Claim, machine: Machine<'_>) -> Result<Self, String> {
         let platforms = &suite.platforms;
         let platform = platforms
@@ -80,8 +80,7 @@ impl Replan {
         })
     }
 
-    /// Returns every check of the scenarios that fit, by id; `None` in the place of a scenario's two frame checks, of which the
-    /// number tells which.
+    /// Returns every check of the scenarios that fit, by id, including `#init` and `#end` of each scenario.
     pub fn checks(&self) -> BTreeMap<CheckId, Planned<'_>> {
         let mut all = BTreeMap::new();
         for scenario in &self.scenarios {
@@ -111,8 +110,8 @@ impl Replan {
 pub struct Planned<'a> {
     /// The scenario of the check.
     pub scenario: &'a Scenario,
-    /// The check. `None`: one of the frame checks.
+    /// The check; `None` for `#init` and `#end`.
     pub check: Option<&'a Check>,
-    /// Which of the frame checks, from 0.
+    /// 0 for `#init`, 1 for `#end`.
     pub frame: usize,
 }

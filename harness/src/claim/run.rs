@@ -1,4 +1,4 @@
-//! One run of a package, as it was read.
+//! Reads one run of a package.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -14,14 +14,14 @@ pub struct Run {
     pub name: String,
     /// The records of the run.
     pub results: Results,
-    /// What it was made from.
+    /// The digests of its inputs.
     pub origin: Box<Origin>,
-    /// Which suite and driver that was.
+    /// The suite and driver that it used.
     pub identity: SuiteIdentity,
 }
 
 impl Run {
-    /// Reads a run of a package. `None` if it cannot be reviewed, which has been added.
+    /// Reads a run of a package. Returns `None` if it cannot be reviewed, after adding the rejection.
     pub fn read(folder: &Path, number: usize, rejections: &mut Rejections) -> Option<Self> {
         let name = format!("run {number}");
         let results = match jsonl::read(&folder.join(format!("runs/{number}"))) {
@@ -50,7 +50,7 @@ impl Run {
         let identity = origin.as_ref().and_then(|origin| origin.identity.clone());
         let (Some(origin), Some(identity)) = (origin, identity) else {
             let text = format!(
-                "{name} was not made by `allranks run` of this version: it does not say from what"
+                "{name} was not made by `allranks run` of this version: its origin is not recorded"
             );
             rejections.add(Reason::RunDerived, text);
             return None;
@@ -63,7 +63,7 @@ impl Run {
         })
     }
 
-    /// Returns the driver that is not a program of a case.
+    /// Returns the driver of the run, leaving out the programs of cases.
     pub fn driver(&self) -> &str {
         let columns = self.results.checks.iter().map(|check| &check.column);
         let mut drivers = columns.map(|column| column.driver.as_str());
@@ -72,7 +72,7 @@ impl Run {
             .unwrap_or("program")
     }
 
-    /// Returns the versions of torch in the records of a driver that is not a program: programs may bring their own.
+    /// Returns the versions of torch in the run, leaving out the programs of cases, which may use their own.
     pub fn torch(&self) -> BTreeSet<&str> {
         let columns = self.results.checks.iter().map(|check| &check.column);
         let own = columns.filter(|column| column.driver != "program");

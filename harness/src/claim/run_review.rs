@@ -1,4 +1,4 @@
-//! One run of a package: whether it is a whole run of this suite, and whether every record follows from the plan.
+//! Reviews one run of a package: whether it is a whole run of this suite, and whether its records match the plan.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -17,7 +17,7 @@ use allranks_runner::world::python_files;
 use allranks_suite::expectation::Entry;
 
 impl Run {
-    /// Reviews what a run, whose number in the package this is, says of itself.
+    /// Reviews what a run states about itself: suite, claim, totals, environment and requirements.
     pub fn check_statements(
         &self,
         folder: &Path,
@@ -69,7 +69,7 @@ impl Run {
         let profile = self.results.run.profile.as_deref().unwrap_or("none");
         if profile != claim.profile {
             let text = format!(
-                "{name} is of profile {profile}, the claim of {}",
+                "{name} has profile {profile}; the claim names {}",
                 claim.profile
             );
             rejections.add(Reason::OtherClaim, text);
@@ -82,7 +82,7 @@ impl Run {
             .filter(|column| !is_claimed(&column.platform, &column.backend));
         if let Some(other) = columns_of_others.next() {
             let text = format!(
-                "{name} ran {}/{}, the claim is about {}/{}",
+                "{name} ran {}/{}; the claim names {}/{}",
                 other.platform, other.backend, claim.platform, claim.backend
             );
             rejections.add(Reason::OtherClaim, text);
@@ -93,18 +93,18 @@ impl Run {
             let (reason, text) = match kind {
                 "simulated" => (
                     Reason::SimulatedEvidence,
-                    format!("{name} is of a simulated device, the claim of {claimed}"),
+                    format!("{name} used a simulated device; the claim names {claimed}"),
                 ),
                 _ => (
                     Reason::OtherEvidence,
-                    format!("{name} has the evidence {kind}, the claim {claimed}"),
+                    format!("{name} has evidence {kind}; the claim names {claimed}"),
                 ),
             };
             rejections.add(reason, text);
         }
     }
 
-    /// Counts again, and compares with what the run says at its end.
+    /// Counts the records, and compares the totals with those of the end record.
     fn check_totals(&self, rejections: &mut Rejections) {
         let results = &self.results;
         let name = &self.name;
@@ -135,13 +135,13 @@ impl Run {
             );
             rejections.add(Reason::EditedTotals, text);
         }
-        // A problem is never as good as none.
+        // A run with a problem cannot end with exit code 0.
         let is_good = end.exit_code == Exit::AsExpected as u8;
         if end.exit_code == again.exit_code && (end.issues.is_empty() || !is_good) {
             return;
         }
         let name = format!("{name} ended with {}", end.exit_code);
-        // What belongs to no check may make a run worse than its records.
+        // Problems that belong to no check may give a run a worse exit code than its records.
         let (reason, text) = match end.issues.first() {
             Some(_) if end.exit_code == Exit::Unexpected as u8 => return,
             Some(issue) if end.exit_code == Exit::HarnessFailed as u8 => {
@@ -151,18 +151,18 @@ impl Run {
                 (Reason::RunPartial, format!("{name}: {issue}"))
             }
             Some(issue) => {
-                let text = format!("{name}, though there was: {issue}");
+                let text = format!("{name}, although it records a problem: {issue}");
                 (Reason::EditedTotals, text)
             }
             None => {
-                let text = format!("{name}, by its records it is {}", again.exit_code);
+                let text = format!("{name}; its records give {}", again.exit_code);
                 (Reason::EditedTotals, text)
             }
         };
         rejections.add(reason, text);
     }
 
-    /// Looks up the product in the record of the environment.
+    /// Compares the product file with the recorded environment.
     fn check_environment(&self, folder: &Path, product: &Product, rejections: &mut Rejections) {
         let name = &self.name;
         let text = std::fs::read(folder.join("environment.json")).unwrap_or_default();
@@ -177,10 +177,10 @@ impl Run {
         let claimed = product.device_count();
         if devices.is_some_and(|found| *found != claimed) {
             let found = devices.copied().unwrap_or_default();
-            let text = format!("{name} found {found} devices, the product file names {claimed}");
+            let text = format!("{name} found {found} devices; the product file names {claimed}");
             rejections.add(Reason::OtherProduct, text);
         }
-        // A driver of its own has no Python that could be asked.
+        // With a `command:` driver no Python was asked for its packages.
         if self.driver() == "command" {
             return;
         }
@@ -200,7 +200,7 @@ impl Run {
                 format!("version {version}")
             });
             let text = format!(
-                "{name}: the product is {} {}, and it was {found}",
+                "{name}: the product file names {} {}; the run found {found}",
                 product.package, product.version
             );
             rejections.add(Reason::OtherProduct, text);
@@ -215,7 +215,10 @@ impl Run {
         };
         let mut sentences = self.results.run.requirements.iter();
         if let Some((id, _)) = sentences.find(|one| !is_own(one)) {
-            let text = format!("{}: the sentence of {id} is not the suite's", self.name);
+            let text = format!(
+                "{}: the sentence of {id} differs from the suite's",
+                self.name
+            );
             rejections.add(Reason::EditedRecord, text);
         }
     }
@@ -237,7 +240,7 @@ impl Run {
             if !seen.insert(&record.id) {
                 rejections.add(
                     Reason::EditedRecord,
-                    format!("{name}: {} is there twice", record.id),
+                    format!("{name}: {} is recorded twice", record.id),
                 );
                 continue;
             }
@@ -254,7 +257,7 @@ impl Run {
         if let Some((first, _)) = planned.first_key_value() {
             let count = planned.len();
             let text = format!(
-                "{name} has no record of {count} checks of the claim's plan, such as {first}"
+                "{name} lacks the records of {count} checks of the claim's plan, such as {first}"
             );
             rejections.add(Reason::RunPartial, text);
         }
@@ -263,7 +266,7 @@ impl Run {
     }
 }
 
-/// Returns the name of a package as indexes compare it: `torch-example` of `Torch_Example`.
+/// Returns the normalised name of a Python package: `torch-example` for `Torch_Example`.
 fn normalized_name(package: &str) -> String {
     let lower = package.to_lowercase();
     let parts: Vec<&str> = lower

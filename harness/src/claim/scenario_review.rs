@@ -1,5 +1,5 @@
-//! The records of a run's scenarios against the plan and its checks: whether there was a world that its passes can come from, and
-//! whether the logs of its ranks are there.
+//! Reviews the records of scenarios: whether they match the plan, whether their worlds can have given the recorded passes, and
+//! whether the logs of their ranks exist.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -12,7 +12,7 @@ use allranks_model::outcome::Outcome;
 use allranks_model::record::{CheckRecord, ScenarioRecord};
 use allranks_suite::plan::{CheckKind, Scenario};
 
-/// How a rank ends that nothing is wrong with.
+/// The recorded end of a rank that exited normally.
 const EXITED: &str = "exit 0";
 
 /// Reviews the records of all scenarios of a run, whose logs are below the folder.
@@ -25,7 +25,7 @@ pub fn review(run: &Run, folder: &Path, plan: &Replan, rejections: &mut Rejectio
     let mut records = BTreeMap::new();
     for record in &run.results.scenarios {
         if records.insert(&record.id, record).is_some() {
-            let text = format!("{name}: {} is there twice", record.id);
+            let text = format!("{name}: {} is recorded twice", record.id);
             rejections.add(Reason::EditedRecord, text);
         }
     }
@@ -45,7 +45,7 @@ pub fn review(run: &Run, folder: &Path, plan: &Replan, rejections: &mut Rejectio
             let text = format!("{name}: {}: {why}", record.id);
             rejections.add(Reason::ImplausiblePass, text);
         }
-        // Of a world that could not be started there are no ranks; its checks say so.
+        // A world that could not be started has no ranks; its checks say so.
         if record.worlds == 0 || (record.failure.is_some() && record.ranks.is_empty()) {
             continue;
         }
@@ -57,7 +57,7 @@ pub fn review(run: &Run, folder: &Path, plan: &Replan, rejections: &mut Rejectio
             if !is_below(folder, log) {
                 rejections.add(Reason::MissingLog, format!("{name}: {log} is not there"));
             } else if !logs.insert(log) {
-                let text = format!("{name}: {log} is the log of two ranks");
+                let text = format!("{name}: {log} is recorded as the log of two ranks");
                 rejections.add(Reason::MissingLog, text);
             }
         }
@@ -68,7 +68,7 @@ pub fn review(run: &Run, folder: &Path, plan: &Replan, rejections: &mut Rejectio
     }
 }
 
-/// Returns the name of a field that says something else than the plan, or than the scenario's checks; `None` if none does.
+/// Returns the name of a field that contradicts the plan or the scenario's checks; `None` if none does.
 fn differing_field(
     record: &ScenarioRecord,
     scenario: &Scenario,
@@ -90,7 +90,7 @@ fn differing_field(
     differs.map(|(name, _)| name)
 }
 
-/// Returns why the passes of a scenario cannot come from the world that is recorded; `None` if they can.
+/// Returns why the recorded world cannot have given the passes of the scenario; `None` if it can.
 fn implausible_passes(
     record: &ScenarioRecord,
     scenario: &Scenario,
@@ -101,7 +101,7 @@ fn implausible_passes(
         return None;
     }
     if record.worlds == 0 || record.ranks.is_empty() {
-        return Some("checks passed, and no world was started".to_owned());
+        return Some("checks passed, but no world was started".to_owned());
     }
     if let Some(silent) = record.ranks.iter().find(|rank| rank.pid == 0) {
         let rank = silent.rank;
@@ -113,7 +113,7 @@ fn implausible_passes(
         && checks.iter().all(is_right)
     {
         return Some(format!(
-            "every check is right, and its world failed: {failure}"
+            "every check passed, but its world failed: {failure}"
         ));
     }
     // Scripts and programs may end ranks in other ways.
@@ -127,12 +127,12 @@ fn implausible_passes(
     let mut ranks = record.ranks.iter();
     let lost = ranks.find(|rank| is_plain && has_ended && rank.end != EXITED)?;
     Some(format!(
-        "every rank ended as it must, and rank {} by `{}`",
+        "every check passed, but rank {} ended by `{}`",
         lost.rank, lost.end
     ))
 }
 
-/// Returns whether a path that a record gives is that of a file below the run's folder.
+/// Returns true if the path in a record leads to a file below the run's folder.
 fn is_below(folder: &Path, path: &str) -> bool {
     let is_plain = Path::new(path)
         .components()

@@ -1,5 +1,5 @@
-//! Signatures of packages, with keys of SSH: `ssh-keygen -Y` of OpenSSH 8.2 and later makes and checks them, so a vendor needs no
-//! other key than the one there is, and allranks no cryptography of its own.
+//! Signs packages and verifies signatures with SSH keys, by `ssh-keygen -Y` of OpenSSH 8.2 or later. A vendor can use an existing
+//! key, and allranks needs no cryptography of its own.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -7,21 +7,21 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// The namespace of the signatures: one made for something else is none.
+/// The namespace of the signatures. A signature with another namespace is not accepted.
 const NAMESPACE: &str = "allranks";
 /// The program that signs and verifies.
 const PROGRAM: &str = "ssh-keygen";
 
-/// Why a signature does not hold, or could not be made.
+/// Why a signature is invalid, or could not be made.
 #[derive(Debug)]
 pub enum SignatureError {
-    /// What the program says of key, signature or signer.
+    /// The program rejects key, signature or signer; its message.
     Refused(String),
     /// The program cannot be run, or a file not be opened.
     Io(io::Error),
 }
 
-/// Returns where the signature of a package is.
+/// Returns the path of a package's signature.
 #[must_use]
 pub fn signature_path(package: &Path) -> PathBuf {
     let mut name = package.as_os_str().to_owned();
@@ -29,10 +29,10 @@ pub fn signature_path(package: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Signs a package with the key in a file. The signature is beside it afterwards; an older one is replaced.
+/// Signs a package with the key in a file. Writes the signature beside the package, and replaces an older one.
 ///
 /// # Errors
-/// The key is none, or the program cannot be run.
+/// The file is not a key, or the program cannot be run.
 pub fn sign(package: &Path, key: &Path) -> Result<(), SignatureError> {
     match std::fs::remove_file(signature_path(package)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -106,7 +106,7 @@ fn run(arguments: &[&OsStr], input: Stdio) -> Result<Output, SignatureError> {
     })
 }
 
-/// Returns what the program printed, or what it complained of.
+/// Returns the standard output of the program; if it failed, its message as an error.
 fn output_text(output: Output) -> Result<String, SignatureError> {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
     match output.status.success() {

@@ -1,4 +1,4 @@
-//! `allranks submit`: two runs and what belongs to them, as one package that [`verify`](super::verify) accepts.
+//! `allranks submit`: packs two runs and their inputs into a package that [`verify`](super::verify) accepts.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -15,8 +15,8 @@ use super::waivers::first_problem;
 use allranks_report::jsonl;
 use allranks_yaml::Source;
 
-/// Folders of a run that are not evidence: the suite and the driver, which digests stand for, and the files that it was given,
-/// which a package has once.
+/// Folders of a run that are not packed: suite and driver, of which the digests are recorded, and the input files, which a
+/// package holds once.
 const LEFT_OUT: &[&str] = &["suite", "driver", "inputs"];
 
 /// What a package is made from.
@@ -26,25 +26,25 @@ pub struct Submission {
     pub runs: [PathBuf; 2],
     /// The product file.
     pub product: PathBuf,
-    /// A folder of reproductions. `None`: there are none.
+    /// A folder of reproducers; `None` if there are none.
     pub repro: Option<PathBuf>,
 }
 
-/// Why there is no package.
+/// Why no package was written.
 #[derive(Debug, thiserror::Error)]
 pub enum SubmitError {
-    /// A file or folder to pack is wrong or missing.
+    /// A file or folder to pack is invalid or missing.
     #[error("{0}")]
     Wrong(String),
-    /// This machine failed.
+    /// A file could not be read or written.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
 
-/// Writes a package, and verifies it. It is at `out` only if it was accepted; what is there already is replaced then.
+/// Writes a package, and verifies it. Only an accepted package is moved to `out`, where it replaces an older file.
 ///
 /// # Errors
-/// The product file or a run is wrong or missing, or this machine failed.
+/// The product file or a run is invalid or missing, or a file cannot be read or written.
 pub fn submit(submission: &Submission, out: &Path, now: SystemTime) -> Result<Review, SubmitError> {
     let source = Source::read(&submission.product).and_then(Product::parse);
     source.map_err(|problems| SubmitError::Wrong(first_problem(&problems)))?;
@@ -54,7 +54,7 @@ pub fn submit(submission: &Submission, out: &Path, now: SystemTime) -> Result<Re
     for (number, run) in (1..).zip(&submission.runs) {
         let results = jsonl::read(run).map_err(|error| SubmitError::Wrong(error.to_string()))?;
         let origin = results.run.origin.ok_or_else(|| {
-            let text = "does not say from what it was made: merged or judged results, or those of an older version";
+            let text = "does not record its origin: its results were merged or judged again, or are of an older version";
             SubmitError::Wrong(format!("{} {text}", run.display()))
         })?;
         suite = suite.or(origin.identity);
@@ -76,7 +76,7 @@ pub fn submit(submission: &Submission, out: &Path, now: SystemTime) -> Result<Re
     let Some(suite) = suite else {
         let run = submission.runs[0].display();
         return Err(SubmitError::Wrong(format!(
-            "{run} was made by an older allranks"
+            "{run} was made by an older version of allranks"
         )));
     };
     let created = now.duration_since(SystemTime::UNIX_EPOCH);

@@ -1,4 +1,4 @@
-//! A package that is read for its results, without being verified as a claim.
+//! Unpacks a package to read its results, without verifying its claim.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use allranks_yaml::Source;
 /// The ending of a package's name.
 const ENDING: &str = ".tar.zst";
 
-/// The contents of a package, unpacked. Its files are those of its manifest; whether its claim holds was not asked.
+/// An unpacked package, whose files match its manifest. Its claim was not verified.
 #[derive(Debug)]
 pub struct UnpackedPackage {
     /// The product that the package is about.
@@ -26,15 +26,15 @@ pub struct UnpackedPackage {
 /// Why a package was not opened.
 #[derive(Debug, Error)]
 pub enum OpenError {
-    /// The package is to blame; why.
+    /// The package is invalid, with the reason.
     #[error("{0}")]
     Damaged(String),
-    /// This machine is to blame: the file cannot be read, or there is no room for what is in it.
+    /// This machine cannot read the file, or has no space for its content.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
 
-/// Returns true if a path is that of a package: a file whose name ends as packages' do.
+/// Returns true if a path is a file whose name ends with `.tar.zst`.
 #[must_use]
 pub fn is_package(path: &Path) -> bool {
     path.is_file() && path.to_string_lossy().ends_with(ENDING)
@@ -43,7 +43,7 @@ pub fn is_package(path: &Path) -> bool {
 /// Unpacks a package into an empty folder.
 ///
 /// # Errors
-/// See [`OpenError`]. What was unpacked by then stays.
+/// See [`OpenError`]. Files that were unpacked before the error stay.
 pub fn open(package: &Path, folder: &Path) -> Result<UnpackedPackage, OpenError> {
     let found = match archive::unpack(package, folder, LIMITS) {
         Ok(found) => found,

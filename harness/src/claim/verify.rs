@@ -1,4 +1,4 @@
-//! `allranks verify`: a package against the suite that the binary carries.
+//! `allranks verify`: verifies a package against the suite that the binary carries.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -33,32 +33,31 @@ pub const INPUTS: &[&str] = &["platforms", "expectations", "waivers"];
 /// The length of a day.
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// What is known of a package.
+/// The result of verifying a package.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Review {
-    /// What it is rejected for; empty if it is accepted.
+    /// The reasons why it is rejected; empty if it is accepted.
     pub rejections: Vec<Rejection>,
     /// The product. `None`: the package was rejected before it was read.
     pub product: Option<Product>,
     /// The suite of the runs.
     pub suite: Option<SuiteIdentity>,
-    /// The driver of the runs: `python`, `libtorch` or `command`, whose results are those of a program that the suite does not
-    /// know.
+    /// The driver of the runs: `python`, `libtorch`, or `command` for a program that is not part of the suite.
     pub driver: Option<String>,
-    /// The torch of the runs; empty if there is none.
+    /// The version of torch; empty if the runs used none.
     pub torch: Option<String>,
-    /// What the claim covers.
+    /// The requirements and checks that the claim covers.
     pub coverage: Option<Coverage>,
-    /// Scenarios that the devices, or the machine, are too small for.
+    /// Scenarios that needed more devices, or something that the machine lacked.
     pub left_out: Vec<String>,
-    /// The waivers, with what they excuse.
+    /// The waivers, each with the number of checks that it excuses.
     pub waivers: Vec<WaiverUse>,
-    /// The signer. `None`: signatures were not looked at.
+    /// The signer; `None` if the signature was not verified.
     pub signer: Option<String>,
 }
 
 impl Review {
-    /// Returns whether the package is what it claims to be.
+    /// Returns true if there is no reason to reject the package.
     #[must_use]
     pub fn is_accepted(&self) -> bool {
         self.rejections.is_empty()
@@ -68,14 +67,14 @@ impl Review {
 /// Verifies a package. `now` decides which waivers have expired.
 ///
 /// # Errors
-/// This machine is to blame: the package cannot be opened, or there is no room to unpack it.
+/// The package cannot be opened, or this machine has no space to unpack it.
 pub fn verify(package: &Path, now: SystemTime) -> io::Result<Review> {
     let mut review = Review::default();
     let mut rejections = Rejections::default();
     let scratch = tempfile::tempdir()?;
     examine(package, scratch.path(), now, &mut review, &mut rejections)?;
     review.rejections = rejections.into_list();
-    // Files are named as in the package, not as they lie here.
+    // Messages name files by their path in the package.
     let here = format!("{}/", scratch.path().join(UNPACKED).display());
     for one in &mut review.rejections {
         one.text = one.text.replace(&here, "");
@@ -86,7 +85,8 @@ pub fn verify(package: &Path, now: SystemTime) -> io::Result<Review> {
 /// The folder of the unpacked package in the scratch folder.
 const UNPACKED: &str = "package";
 
-/// Unpacks a package into an empty scratch folder, and examines it as far as each step allows the next.
+/// Unpacks a package into an empty scratch folder, and reviews it step by step. Stops at the first step whose failure makes the
+/// next ones meaningless.
 fn examine(
     package: &Path,
     scratch: &Path,
@@ -95,21 +95,9 @@ fn examine(
     rejections: &mut Rejections,
 ) -> io::Result<()> {
     let folder = &scratch.join(UNPACKED);
-    std::fs::create_dir(folder)?;
-    let found = match archive::unpack(package, folder, LIMITS) {
-        Ok(found) => found,
-        Err(ReadError::Rejected(reason, text)) => {
-            rejections.add(reason, text);
-            return Ok(());
-        }
-        Err(ReadError::Io(error)) => return Err(error),
-    };
-    let Some(manifest) = check_manifest(folder, &found, rejections) else {
+    let Some((found, manifest)) = unpack(package, folder, rejections)? else {
         return Ok(());
     };
-    if !rejections.is_empty() {
-        return Ok(());
-    }
     let product = Source::read(&folder.join(PRODUCT)).and_then(Product::parse);
     let product = match product {
         Ok(product) => review.product.insert(product).clone(),
@@ -118,17 +106,11 @@ fn examine(
             return Ok(());
         }
     };
-    let runs = [1, 2].map(|number| {
-        let run = Run::read(folder, number, rejections)?;
-        run.check_statements(folder, number, &product, rejections);
-        Some(run)
-    });
-    let [Some(one), Some(two)] = runs else {
+    let Some(runs) = read_runs(folder, &product, rejections) else {
         return Ok(());
     };
-    let runs = [one, two];
     if manifest.suite != runs[0].identity || manifest.allranks != runs[0].results.run.allranks {
-        let text = format!("{MANIFEST} names another suite than the runs");
+        let text = format!("{MANIFEST} names a suite that differs from that of the runs");
         rejections.add(Reason::BadManifest, text);
     }
     check_written(&manifest, &runs, now, rejections);
@@ -149,7 +131,7 @@ fn examine(
     for one in rules.into_list() {
         rejections.add(one.reason, one.text);
     }
-    // What does not fit together is not judged: everything in it would be another suite's.
+    // Records of another suite are not judged: all of them would be wrong.
     let is_other = [Reason::OtherSuite, Reason::OtherClaim].map(|reason| rejections.has(reason));
     if !is_pair || breaks_rules || is_other.contains(&true) {
         return Ok(());
@@ -184,7 +166,41 @@ fn examine(
     Ok(())
 }
 
-/// Judges the records of a package's runs by the suite with the package's files. `is_own`: whether an expectation is the suite's own.
+/// Unpacks a package into a folder, which is made, and compares its files with its manifest. Returns the digests of the files and
+/// the manifest; `None` if there is a reason to reject the package.
+fn unpack(
+    package: &Path,
+    folder: &Path,
+    rejections: &mut Rejections,
+) -> io::Result<Option<(BTreeMap<String, FileDigest>, Manifest)>> {
+    std::fs::create_dir(folder)?;
+    let found = match archive::unpack(package, folder, LIMITS) {
+        Ok(found) => found,
+        Err(ReadError::Rejected(reason, text)) => {
+            rejections.add(reason, text);
+            return Ok(None);
+        }
+        Err(ReadError::Io(error)) => return Err(error),
+    };
+    let manifest = check_manifest(folder, &found, rejections);
+    Ok(manifest
+        .filter(|_| rejections.is_empty())
+        .map(|manifest| (found, manifest)))
+}
+
+/// Reads both runs and reviews their statements. Returns `None` if one of them cannot be reviewed.
+fn read_runs(folder: &Path, product: &Product, rejections: &mut Rejections) -> Option<[Run; 2]> {
+    let runs = [1, 2].map(|number| {
+        let run = Run::read(folder, number, rejections)?;
+        run.check_statements(folder, number, product, rejections);
+        Some(run)
+    });
+    let [one, two] = runs;
+    Some([one?, two?])
+}
+
+/// Judges the records of both runs by the suite and the package's files. `is_own` returns true for an expectation of the suite
+/// itself.
 fn judge(
     folder: &Path,
     suite: &Suite,
@@ -216,7 +232,7 @@ fn judge(
     }
 }
 
-/// Compares the manifest with what is there. `None` if there is none that can be read.
+/// Compares the manifest with the unpacked files. Returns `None` if it cannot be read.
 pub fn check_manifest(
     folder: &Path,
     found: &BTreeMap<String, FileDigest>,
@@ -245,7 +261,7 @@ pub fn check_manifest(
             Some(there) if there != listed => {
                 rejections.add(
                     Reason::DigestMismatch,
-                    format!("{path} is not the file of the manifest"),
+                    format!("{path} differs from its entry in the manifest"),
                 );
             }
             Some(_) => {}
@@ -261,7 +277,7 @@ pub fn check_manifest(
     Some(manifest)
 }
 
-/// Compares when a package was written with when its runs ended, and with today.
+/// Reviews that a package was written after its runs had ended, and not in the future.
 fn check_written(
     manifest: &Manifest,
     runs: &[Run; 2],
@@ -273,15 +289,15 @@ fn check_written(
         let text = format!("{MANIFEST} was written before the runs had ended");
         rejections.add(Reason::BadManifest, text);
     }
-    // Clocks differ, though not by days.
+    // Clocks may differ by hours, but not by days.
     let latest = (now + DAY).duration_since(SystemTime::UNIX_EPOCH);
     if latest.is_ok_and(|latest| manifest.created > latest.as_secs()) {
-        let text = format!("{MANIFEST} is of a day that is to come");
+        let text = format!("{MANIFEST} is dated in the future");
         rejections.add(Reason::BadManifest, text);
     }
 }
 
-/// Compares the platform, expectation and waiver files of a package, by the digests of its files, with those that the runs were given.
+/// Compares the platform, expectation and waiver files of a package with the input files of the runs, by their digests.
 fn check_inputs(
     found: &BTreeMap<String, FileDigest>,
     inputs: &[InputFile],
@@ -299,7 +315,10 @@ fn check_inputs(
         let digest = found.get(&input.path);
         let is_same = digest.is_some_and(|digest| digest.sha256 == input.sha256);
         if !is_known || !is_same {
-            let text = format!("{} is not the file that the runs were given", input.path);
+            let text = format!(
+                "{} differs from the file that the runs were given",
+                input.path
+            );
             rejections.add(Reason::EditedInput, text);
         }
     }
@@ -350,7 +369,7 @@ fn replan(
     }
 }
 
-/// Rejects MUSTs that only scenarios cover for which the machine was too small.
+/// Rejects MUSTs that are covered only by scenarios for which the machine was too small.
 fn check_left_out(plan: &Replan, suite: &Suite, rejections: &mut Rejections) {
     fn covered(scenarios: &[Scenario]) -> BTreeSet<&RequirementId> {
         let checks = scenarios.iter().flat_map(|scenario| &scenario.checks);

@@ -1,4 +1,4 @@
-//! The waivers of a package: which rules they break, and what they excuse.
+//! Reviews the waivers of a package.
 
 use std::path::PathBuf;
 use std::time::SystemTime;
@@ -13,10 +13,10 @@ use allranks_suite::case::OneOrMany;
 use allranks_suite::expectation::{Match, end_of_day, is_forbidden, is_too_broad};
 use allranks_yaml::{Diagnostic, Source};
 
-/// A waiver, and what it excuses in a run.
+/// A waiver, and the number of checks that it excuses in a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct WaiverUse {
-    /// The place where it is written, in the package.
+    /// The file of the package and the line where it is written.
     pub at: String,
     /// The requirement.
     pub requirement: RequirementId,
@@ -32,7 +32,7 @@ pub struct WaiverUse {
     pub checks: usize,
 }
 
-/// The part of a waiver that decides whether it may be one. The rest is checked when the file is loaded as the run did.
+/// The fields of a waiver that the rules of packages are about. Other fields are checked when the file is loaded.
 #[derive(Deserialize)]
 struct WaiverFields {
     requirement: RequirementId,
@@ -42,14 +42,14 @@ struct WaiverFields {
     expiry: String,
 }
 
-/// Adds a rejection for each rule that a waiver of the files breaks. What is wrong otherwise is left to the loading of the files.
+/// Adds a rejection for each rule of packages that a waiver breaks. Other errors are reported when the files are loaded.
 pub fn check_rules(files: &[PathBuf], claim: &Claim, now: SystemTime, rejections: &mut Rejections) {
     for file in files {
         let name = file.file_name().unwrap_or_default().to_string_lossy();
         let Ok(source) = Source::read(file) else {
             continue;
         };
-        // The loading of the file reports places and unknown fields.
+        // Syntax errors and unknown fields are reported when the file is loaded.
         let list: Vec<serde_yaml::Value> = serde_yaml::from_str(&source.text).unwrap_or_default();
         for (index, value) in list.into_iter().enumerate() {
             if let Ok(waiver) = serde_yaml::from_value::<WaiverFields>(value) {
