@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::args::DoctorArguments;
+use super::selecting::refuse_unknown;
 use super::{Exit, Failure};
 use crate::doctor;
 use crate::doctor::{Depth, Facts, FactsQuery, Severity, text};
@@ -57,10 +58,10 @@ pub fn doctor(arguments: &DoctorArguments, out: &mut impl Write) -> Result<Exit,
     })
 }
 
-/// Adds facts to a map, each under its own name.
+/// Adds the facts to a JSON object, each under its own name.
 ///
 /// # Errors
-/// They cannot be written as JSON.
+/// The facts cannot be converted to JSON.
 pub fn merge_facts(whole: &mut serde_json::Value, facts: &Facts) -> io::Result<()> {
     if let (Some(whole), serde_json::Value::Object(facts)) =
         (whole.as_object_mut(), serde_json::to_value(facts)?)
@@ -70,27 +71,13 @@ pub fn merge_facts(whole: &mut serde_json::Value, facts: &Facts) -> io::Result<(
     Ok(())
 }
 
-/// Returns the platforms to look for, each with true if it was named on the command line.
+/// Returns the platforms to probe, each with true if it was named on the command line.
 fn requested_platforms(
     arguments: &DoctorArguments,
     suite: &Suite,
 ) -> Result<Vec<(Arc<Platform>, bool)>, Failure> {
-    let all = || suite.platforms.iter();
-    if let Some(unknown) = arguments
-        .platform
-        .iter()
-        .find(|name| !all().any(|one| one.name == **name))
-    {
-        let known: Vec<_> = all().map(|one| one.name.as_str()).collect();
-        return Err(Failure::Usage(
-            format!("there is no platform `{unknown}`"),
-            format!(
-                "platforms are {}; add your own with --platforms FILE",
-                known.join(", ")
-            ),
-        ));
-    }
-    let found = all().filter_map(|platform| {
+    refuse_unknown(&arguments.platform, suite)?;
+    let found = suite.platforms.iter().filter_map(|platform| {
         let is_wanted = arguments.platform.contains(&platform.name);
         let is_looked_for = match arguments.platform.is_empty() {
             true => !suite.on_request.contains(&platform.name),

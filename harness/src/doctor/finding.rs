@@ -30,11 +30,11 @@ pub struct Finding {
     pub id: &'static str,
     /// How severe it is.
     pub severity: Severity,
-    /// The state that was found.
+    /// What is so: `MASTER_PORT=29500 is taken by python`.
     pub what: String,
-    /// Its consequence, or how it is known.
+    /// Why it matters, or how it is known.
     pub why: String,
-    /// The action that repairs it.
+    /// How to fix it.
     pub fix: String,
 }
 

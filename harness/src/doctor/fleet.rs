@@ -1,22 +1,22 @@
-//! Findings on a fleet: in what its hosts differ, what each lacks, and which of them do not reach each other.
+//! Findings on a fleet: in what its hosts differ, what each of them lacks, and which of them cannot reach each other.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Finding, Severity};
 use allranks_runner::world::node::{HostSeen, Inspection, PairSeen};
 
-/// The difference of clocks that is reported, in microseconds.
+/// The smallest difference of clocks that is reported, in microseconds.
 const CLOCK_US: i64 = 2_000_000;
-/// Free bytes of `/dev/shm` below which libraries fail that share memory there. Containers have 64 MiB by default.
+/// The free bytes of `/dev/shm` below which libraries that share memory there fail. Containers have 64 MiB by default.
 const SHM: u64 = 256 << 20;
-/// Free bytes below which logs and stores of files do not fit.
+/// The free bytes of the temporary folder below which logs and file stores do not fit.
 const DISK: u64 = 256 << 20;
-/// An exchange that takes less is not slow, in microseconds.
+/// The shortest time of an exchange that is called slow, in microseconds.
 const SLOW_US: u64 = 200_000;
-/// How many times as long an exchange takes that is called slow as the fastest quarter of all take at most.
+/// A slow exchange takes at least this many times as long as the longest of the fastest quarter.
 const SLOWER: u64 = 10;
 
-/// Returns what is wrong with a fleet, faults first.
+/// Returns the findings on a fleet, faults first.
 #[must_use]
 pub fn fleet_findings(seen: &Inspection) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -25,7 +25,7 @@ pub fn fleet_findings(seen: &Inspection) -> Vec<Finding> {
             Severity::Fault,
             "fleet-missing",
             why.clone(),
-            "what is below holds for the hosts that came",
+            "all other findings are about the hosts that came",
             "start the agent there, or look at what its engine says",
         ));
     }
@@ -50,7 +50,7 @@ pub fn fleet_findings(seen: &Inspection) -> Vec<Finding> {
     findings
 }
 
-/// Returns what must be the same on all hosts.
+/// Reports facts that differ between hosts and should not.
 fn differences(hosts: &[HostSeen]) -> Vec<Finding> {
     type Fact = fn(&HostSeen) -> String;
     let compared: [(&str, Severity, Fact, &str); 5] = [
@@ -101,7 +101,7 @@ fn differences(hosts: &[HostSeen]) -> Vec<Finding> {
         if values.len() < 2 {
             continue;
         }
-        // The value of most hosts first.
+        // The most frequent value comes first.
         let mut values: Vec<_> = values.into_iter().collect();
         values.sort_by_key(|(_, hosts)| std::cmp::Reverse(hosts.len()));
         let values: Vec<String> = values
@@ -123,7 +123,7 @@ fn or_none(value: Option<&String>) -> String {
     value.map_or_else(|| "none".to_owned(), Clone::clone)
 }
 
-/// Returns what one host lacks.
+/// Reports what one host lacks.
 fn shortages(host: &HostSeen) -> Vec<Finding> {
     let mut findings = Vec::new();
     let name = &host.name;
@@ -175,10 +175,10 @@ fn shortages(host: &HostSeen) -> Vec<Finding> {
     findings
 }
 
-/// A direction of a pair that failed, and why.
+/// A failed direction: the index of the connecting host, that of the other host, and the errors.
 type FailedDirection<'a> = (usize, usize, &'a [String]);
 
-/// Returns what is not reached, narrowed to one host where it explains every failure with it.
+/// Reports hosts that cannot reach each other: one host, if it explains all failures in which it takes part, otherwise pairs.
 fn unreachable_hosts(seen: &Inspection) -> Vec<Finding> {
     let name = |host: usize| seen.hosts[host].name.as_str();
     let tried: Vec<&PairSeen> = seen
@@ -204,7 +204,7 @@ fn unreachable_hosts(seen: &Inspection) -> Vec<Finding> {
                 "{untried} of {} directions were not tried",
                 seen.pairs.len()
             ),
-            "there was no time, or a host was lost",
+            "the time ran out, or a host was lost",
             "allow more time with --patience",
         ));
     }
@@ -221,7 +221,7 @@ fn unreachable_hosts(seen: &Inspection) -> Vec<Finding> {
             "fleet-unreachable",
             "no host reaches another one",
             format!("the first that was tried: {}", why(failed[0].2)),
-            "a firewall on all hosts, or in the network between them, lets nothing through",
+            "a firewall on all hosts, or in the network between them, blocks all connections",
         ));
         return findings;
     }
@@ -258,7 +258,7 @@ fn unreachable_hosts(seen: &Inspection) -> Vec<Finding> {
             }
             let (mut one, mut two) = (name(*from), name(*to));
             if other && one > two {
-                // Whichever of them joined first.
+                // The order in which the hosts joined does not matter.
                 (one, two) = (two, one);
             }
             let what = match other {
@@ -280,14 +280,15 @@ fn unreachable_hosts(seen: &Inspection) -> Vec<Finding> {
 /// Directions: from one host to another.
 type Directions = BTreeSet<(usize, usize)>;
 
-/// Returns the hosts that each explain several failures, with these: all tried directions to it fail, or all from it, or both. Where
-/// explanations share a failure, the one that explains more counts, and none if they explain as much: either host may be innocent.
+/// Returns the hosts that explain several failures, each with those failures: all tried directions to the host fail, or all from
+/// it, or both. If two hosts explain the same failure, the one that explains more is returned; neither, if they explain equally
+/// many.
 fn explaining_hosts(
     hosts: usize,
     tried: &[&PairSeen],
     failed: &Directions,
 ) -> Vec<(usize, Directions)> {
-    // Of two hosts the one explains as much as the other.
+    // With two hosts, both explain every failure.
     if hosts < 3 {
         return Vec::new();
     }
@@ -315,7 +316,7 @@ fn explaining_hosts(
     candidates.iter().filter(is_best).cloned().collect()
 }
 
-/// Pairs that are much slower than the others.
+/// Reports pairs that are much slower than the others.
 fn slow_links(seen: &Inspection) -> Vec<Finding> {
     let took = |pair: &PairSeen| {
         let reach = pair.reached.as_ref()?;
@@ -326,7 +327,7 @@ fn slow_links(seen: &Inspection) -> Vec<Finding> {
     let Some(quarter) = all.get(all.len() / 4).copied() else {
         return Vec::new();
     };
-    // Of two hosts nothing says what is usual: the limit alone counts.
+    // With two hosts there is nothing to compare with, so only the absolute limit counts.
     let usual: u64 = if seen.hosts.len() > 2 { quarter } else { 0 };
     let is_slow = |took: u64| took > SLOW_US && took > usual.saturating_mul(SLOWER);
     let name = |host: usize| &seen.hosts[host].name;
@@ -343,7 +344,7 @@ fn slow_links(seen: &Inspection) -> Vec<Finding> {
                     name(pair.to),
                     took / 1000
                 ),
-                "what runs on both is as slow as this link, and nothing is wrong with it otherwise",
+                "collectives between both hosts are limited by this link; otherwise it works",
                 "look at the link's speed if it should be faster",
             )
         })

@@ -1,4 +1,4 @@
-//! What this machine has, what is wrong with it, and how to get past it.
+//! `allranks doctor`: what this machine has, what is wrong with it, and the fixes.
 //!
 //! Data flows one way: collectors read the machine and draw no conclusions, rules draw conclusions from [`Facts`] and read
 //! nothing else, [`text`] shows both.
@@ -8,11 +8,11 @@
 //!               └─────────────────────────────► environment.json of every run
 //! ```
 //!
-//! Of several hosts ([`fleet_findings`]) the facts come from their node agents, and from the bytes that they exchange.
+//! For several hosts ([`fleet_findings`]) the facts come from node agents, and from the bytes that these exchange.
 //!
-//! To add a rule: a function from [`Facts`] to [`Finding`]s in the file of `rules` that has its noun, an entry in
-//! `rules::RULES`, and beside it a test with the fault and one without. If it needs a fact that is not there, a field in
-//! the file of `facts` that has its noun. Rules see no machine, so their tests need none.
+//! To add a rule, write a function from [`Facts`] to [`Finding`]s in the file of `rules` for its subject, an entry in
+//! `rules::RULES`, and a row in its tests. If a fact is missing, add a field in the file of `facts` for its subject. Rules read
+//! nothing but facts, so their tests need no machine.
 
 mod facts;
 mod finding;

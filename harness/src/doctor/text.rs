@@ -102,7 +102,7 @@ pub fn facts(facts: &Facts) -> Vec<String> {
     lines
 }
 
-/// `hccl for npu, of torch-npu, made by torch_npu.create(options)`.
+/// Describes a registered backend: `hccl for npu, of torch-npu, made by torch_npu.create(options)`.
 fn backend(plugin: &Plugin) -> String {
     let of = match plugin.packages.as_slice() {
         [] => String::new(),
@@ -231,7 +231,7 @@ pub fn summary(findings: &[Finding]) -> String {
         .join(", ")
 }
 
-/// Describes how devices are connected, the same ways together: `NV18 between 0-1, 2-3; SYS between 0-2, 0-3, 1-2, 1-3`.
+/// Describes the connections between devices, grouped by kind: `NV18 between 0-1, 2-3; SYS between 0-2, 0-3, 1-2, 1-3`.
 fn links(devices: &[Device]) -> String {
     let mut pairs: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for (row, one) in devices.iter().enumerate() {

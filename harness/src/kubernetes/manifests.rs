@@ -1,4 +1,4 @@
-//! The manifests, as Kubernetes reads them.
+//! Writes the manifests.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,12 +9,12 @@ use super::PodOptions;
 use allranks_report::command_line;
 use allranks_runner::world::node::CREDENTIALS;
 
-/// The key of the Secret under which the credentials are.
+/// The key of the credentials in the Secret.
 pub const SECRET_KEY: &str = "credentials.json";
-/// The longest name of a Job whose Pods have host names of their own: their names end with a number.
+/// The longest name of a Job. The host names of its Pods append a number, and may have 63 characters.
 const LONGEST: usize = 52;
 
-/// The manifests for one run: the same Pods in three ways.
+/// The manifests for one run: the same Pods as a Job, a JobSet and a TrainJob.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Manifests {
     /// The name of Job, Service, JobSet, TrainJob and Secret.
@@ -64,7 +64,7 @@ impl Manifests {
         Ok(paths)
     }
 
-    /// Returns the commands with which a person starts the Pods. `credentials`: the run's file of them, `folder`: that of the
+    /// Returns the commands that start the Pods, for a person to run. `credentials` is the run's file, `folder` that of the
     /// manifests.
     #[must_use]
     pub fn commands(&self, credentials: &Path, folder: &Path) -> String {
@@ -92,7 +92,7 @@ impl Manifests {
         }
     }
 
-    /// Returns the variables of an agent: its credentials, and how many agents there are, which a Job does not say.
+    /// Returns the environment variables of an agent: its credentials, and the number of agents, which a Job does not set.
     fn env(&self) -> Value {
         json!([
             {"name": CREDENTIALS, "valueFrom": {"secretKeyRef": {"name": self.name, "key": SECRET_KEY}}},
@@ -107,7 +107,7 @@ impl Manifests {
         }
     }
 
-    /// Returns the headless Service, by which Pods have names.
+    /// Returns the headless Service that gives Pods their host names.
     fn service(&self) -> Value {
         json!({
             "apiVersion": "v1",
@@ -116,13 +116,13 @@ impl Manifests {
             "spec": {
                 "clusterIP": "None",
                 "selector": {"allranks-run": self.name},
-                // Ranks meet before any Pod counts as ready.
+                // The rendezvous takes place before any Pod counts as ready.
                 "publishNotReadyAddresses": true,
             },
         })
     }
 
-    /// Returns a Job's specification: one Pod on each node, none of which is started again.
+    /// Returns a Job's specification: one Pod on each node, without restarts.
     fn job_spec(&self, is_in_service: bool) -> Value {
         let mut pod = json!({
             "restartPolicy": "Never",
@@ -138,7 +138,7 @@ impl Manifests {
                 "resources": self.resources(),
                 "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}],
             }],
-            // A container has 64 MiB of it otherwise, and backends need more.
+            // The default is 64 MiB, and backends need more.
             "volumes": [{"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": self.options.shm}}],
         });
         if is_in_service {
@@ -148,7 +148,7 @@ impl Manifests {
             "completions": self.nodes,
             "parallelism": self.nodes,
             "completionMode": "Indexed",
-            // An agent that has ended is lost to its run: another one would be refused.
+            // The run would refuse a restarted agent.
             "backoffLimit": 0,
             "template": {
                 "metadata": {"labels": {"allranks-run": self.name}},

@@ -1,9 +1,9 @@
-//! Manifests for Kubernetes whose Pods are node agents of a run: an Indexed Job with a headless Service, a JobSet, and a TrainJob of
-//! Kubeflow. They hold no secret: the run's credentials come from a Secret that is made beside them.
+//! Manifests for Kubernetes whose Pods are node agents of a run: an Indexed Job with a headless Service, a JobSet, and a TrainJob
+//! of Kubeflow. They contain no secret: the run's credentials are in a Secret that the user creates.
 //!
 //! | module | holds |
 //! |---|---|
-//! | `options` | what the user says of Pods |
+//! | `options` | the options for Pods |
 //! | `manifests` | the manifests |
 
 mod manifests;

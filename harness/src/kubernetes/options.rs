@@ -1,28 +1,28 @@
-//! What the user says of Pods, in `--launcher-options`.
+//! The options for Pods in `--launcher-options`.
 
-/// The image that is named if the user names none. It stands for one that the user builds.
+/// The default image, a name that the user replaces.
 const IMAGE: &str = "allranks";
-/// The size of `/dev/shm` that is asked for if the user asks for none.
+/// The default size of `/dev/shm`.
 const SHM: &str = "8Gi";
 
-/// What the user says of Pods.
+/// The options for Pods.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodOptions {
     /// The image, which has allranks in its PATH and a Python with torch: `image=`.
     pub image: String,
-    /// The namespace: `namespace=`. `None`: that of the user's context.
+    /// The namespace: `namespace=`; `None` for that of the user's context.
     pub namespace: Option<String>,
     /// The size of `/dev/shm`, as Kubernetes writes it: `shm=`.
     pub shm: String,
-    /// Devices of each Pod, a resource and a number: `devices=nvidia.com/gpu:8`. `None`: none are asked for.
+    /// Devices of each Pod, a resource and a number: `devices=nvidia.com/gpu:8`. `None` for no devices.
     pub devices: Option<(String, u32)>,
 }
 
 impl PodOptions {
-    /// Reads words such as `image=registry.example/allranks:1`.
+    /// Parses options such as `image=registry.example/allranks:1`.
     ///
     /// # Errors
-    /// Says which word is none.
+    /// An option is unknown; the text names it.
     pub fn read(words: &[String]) -> Result<Self, String> {
         let mut options = Self {
             image: IMAGE.to_owned(),
@@ -52,7 +52,7 @@ impl PodOptions {
 
 fn unknown(word: &str) -> String {
     format!(
-        "`{word}` says nothing of Pods; there are image=NAME, namespace=NAME, shm=SIZE and devices=RESOURCE:COUNT"
+        "`{word}` is not an option for Pods; they are image=NAME, namespace=NAME, shm=SIZE and devices=RESOURCE:COUNT"
     )
 }
 

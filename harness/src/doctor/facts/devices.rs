@@ -1,5 +1,5 @@
-//! Devices as their vendor's tool lists them, and the processes that use them. Only NVIDIA's so far: asking torch would
-//! create a context on each device, and change what is asked for.
+//! Devices as their vendor's tool lists them, and the processes that use them. Only NVIDIA's tool is supported. torch is not
+//! asked, because it would create a context on each device and so change the facts.
 
 use std::process::Command;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::{FactsQuery, describe_process};
 use allranks_host as host;
 
-/// How long the tool may take; it is slow where the driver has to be woken.
+/// The time limit of the tool, which is slow if it has to load the driver first.
 const PATIENCE: Duration = Duration::from_secs(10);
 const TOOL: &str = "nvidia-smi";
 
@@ -30,12 +30,12 @@ pub struct Device {
     pub free_mib: u64,
     /// The processes that use it.
     pub users: Vec<DeviceUser>,
-    /// How it is connected to each device, in their order, in the tool's words: `X` to itself, `NV18` by as many links of
-    /// NVLink, `PIX` to `SYS` by ever longer ways over PCIe. Empty if the tool does not tell.
+    /// The connection to each device, in their order, as the tool calls it: `X` to itself, `NV18` for 18 NVLinks, `PIX` to `SYS`
+    /// for increasingly long paths over PCIe. Empty if the tool does not tell.
     pub links: Vec<String>,
 }
 
-/// A process that uses a device, and how much of the device's memory it takes.
+/// A process that uses a device.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct DeviceUser {
     /// The process as reports show it: `python train.py (pid 4711)`. In JSON the field is `who`.
@@ -45,7 +45,7 @@ pub struct DeviceUser {
     pub used_mib: Option<u64>,
 }
 
-/// Lists the devices with the vendor's tool. The text is the tool's error; `None` if it works, or is not installed.
+/// Lists the devices with the vendor's tool. The second value is the tool's error; `None` if it works or is not installed.
 pub(super) fn collect(query: &FactsQuery) -> (Vec<Device>, Option<String>) {
     let Some(tool) = query.program(TOOL) else {
         return (Vec::new(), None);
@@ -76,7 +76,7 @@ pub(super) fn collect(query: &FactsQuery) -> (Vec<Device>, Option<String>) {
     }
 }
 
-/// Reads the tool's two tables.
+/// Parses the tool's tables of devices and of processes.
 fn read(devices: &str, users: &str, describe_process: impl Fn(u32) -> String) -> Vec<Device> {
     let rows = |text: &str| -> Vec<Vec<String>> {
         let cells = |line: &str| line.split(',').map(|cell| cell.trim().to_owned()).collect();
@@ -112,12 +112,12 @@ fn read(devices: &str, users: &str, describe_process: impl Fn(u32) -> String) ->
         .collect()
 }
 
-/// Reads the tool's matrix of connections: of so many devices, for each its way to every one.
+/// Parses the tool's matrix of connections between `count` devices: a row for each device.
 fn links(matrix: &str, count: usize) -> Vec<Vec<String>> {
     let row = |index: usize| {
         let name = format!("GPU{index}");
         let mut rows = matrix.lines().map(|line| line.split('\t').map(str::trim));
-        // The first line has the names too, behind an empty cell.
+        // The first line has the column names, after an empty cell.
         let mut cells = rows.find_map(|mut cells| (cells.next()? == name).then_some(cells))?;
         let ways: Vec<String> = cells.by_ref().take(count).map(str::to_owned).collect();
         (ways.len() == count).then_some(ways)

@@ -1,5 +1,4 @@
-//! Ranks that run on this machine now, whatever started them: processes with `RANK` and `WORLD_SIZE` in their
-//! environments. Linux only.
+//! Processes on this machine with `RANK` and `WORLD_SIZE` in their environment, whatever started them. Linux only.
 
 use serde::Serialize;
 
@@ -11,7 +10,7 @@ pub struct Leftover {
     pub process: String,
     /// The id of the process.
     pub pid: u32,
-    /// Its rank and world size by its environment: `rank 3 of 8`.
+    /// Its rank and world size by its environment: `rank 3 of 8`. In JSON the field is `place`.
     #[serde(rename = "place")]
     pub rank_of_world: String,
     /// Its `MASTER_PORT`; `None` if its environment has none.
@@ -57,7 +56,7 @@ pub(super) fn collect() -> Vec<Leftover> {
                 Some(value.to_string_lossy().into_owned())
             };
             let (rank, world) = (text("RANK")?, text("WORLD_SIZE")?);
-            // A helper that a rank has started inherits its environment; the rank is enough.
+            // A child process of a rank inherits its environment; only the rank is listed.
             let has_parent = all.get(&stat.ppid).is_some_and(|(_, parent)| {
                 parent
                     .environ()

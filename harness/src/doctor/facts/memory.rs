@@ -61,8 +61,8 @@ fn meminfo(name: &str) -> Option<u64> {
     Some(kib >> 10)
 }
 
-/// Limit and use of this process's control group as a container sees it, if there is a limit, in MiB. What files
-/// occupy in its cache is given back on demand, and counts as free.
+/// Returns limit and use of this process's control group, in MiB; `None` without a limit. Its page cache counts as free, because
+/// the kernel frees it on demand.
 fn control_group() -> Option<(u64, u64)> {
     let number = |name: &str| -> Option<u64> {
         let text = std::fs::read_to_string(Path::new("/sys/fs/cgroup").join(name)).ok()?;

@@ -1,5 +1,5 @@
-//! Facts of this machine: one file for each noun, each with what is known and the function that finds it out. What cannot
-//! be found out is absent, and never an error: the doctor is for machines on which things go wrong.
+//! The facts of this machine, in one file for each subject: its data types, and the function that collects them. A fact that
+//! cannot be collected is absent, and never an error, because the doctor is for machines on which things go wrong.
 
 mod devices;
 mod leftovers;
@@ -60,32 +60,32 @@ pub struct Facts {
     pub leftovers: Vec<Leftover>,
 }
 
-/// How much is examined.
+/// How thoroughly the machine is examined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Depth {
-    /// Only what is cheap and affects no other process, for the record of a run.
+    /// Only facts that are cheap and whose collection affects no other process, for the record of a run.
     Record,
-    /// Everything: failed imports are taken apart, devices initialised, names looked up.
+    /// All facts: failed imports are analysed, devices initialised, names looked up.
     Everything,
 }
 
-/// What to collect facts of, and how.
+/// The parameters for collecting facts.
 #[derive(Clone, Debug)]
 pub struct FactsQuery {
     /// The Python interpreter; `None` if none is used.
     pub python: Option<Interpreter>,
-    /// The variables of the environment, all of them.
+    /// All environment variables.
     pub environment: BTreeMap<String, String>,
     /// The longest time that one `import torch` may take.
     pub patience: Duration,
-    /// How much to examine.
+    /// How thoroughly to examine the machine.
     pub depth: Depth,
     /// Runs scripts in forks of a zygote that has imported torch; none: each script runs in an interpreter of its own.
     pub forked: Option<ForkedInterpreter>,
 }
 
 impl FactsQuery {
-    /// Makes the question for this process's own environment. Variables that are not valid Unicode are left out.
+    /// Makes a query with the environment of this process. Variables that are not valid Unicode are left out.
     #[must_use]
     pub fn here(python: Option<Interpreter>, depth: Depth, patience: Duration) -> Self {
         let text = |value: std::ffi::OsString| value.into_string().ok();
@@ -100,7 +100,7 @@ impl FactsQuery {
         }
     }
 
-    /// Returns a program of this name in `PATH`.
+    /// Returns the path of a program in `PATH`; `None` if there is none.
     fn program(&self, name: &str) -> Option<PathBuf> {
         let path = self.environment.get("PATH")?;
         std::env::split_paths(path)
@@ -109,8 +109,8 @@ impl FactsQuery {
     }
 }
 
-/// Describes a process for reports that leave this machine: its program and at most its script, because its other
-/// arguments may be secrets.
+/// Describes a process by its program and script, `python train.py (pid 4711)`. Other arguments may be secrets, and reports leave
+/// this machine.
 fn describe_process(pid: u32) -> String {
     let whole = describe(pid);
     let Some((command, _)) = whole.rsplit_once(" (pid ") else {
@@ -156,7 +156,7 @@ mod tests {
             .unwrap();
         let shown = loop {
             let shown = describe_process(child.id());
-            // Between fork and exec it is still this program.
+            // Between fork and exec the child still runs this program.
             if shown.contains("python") {
                 break shown;
             }

@@ -10,11 +10,11 @@ use serde::Serialize;
 use super::{Depth, FactsQuery};
 use allranks_host as host;
 
-/// How long a name may take, longer than a name server that does not answer is waited for.
+/// The time limit of a name lookup. It exceeds the time after which the resolver gives up on a name server.
 const PATIENCE: Duration = Duration::from_secs(12);
-/// The same for the record of a run, which waits for it.
+/// The time limit in the record of a run, which waits for the lookup.
 const RUN_PATIENCE: Duration = Duration::from_secs(2);
-/// What Gloo's and torch's sockets do with their peers' addresses: torch logs them by name.
+/// Makes the reverse lookup that torch makes to log the name of a peer.
 const REVERSE: &str = "import socket; socket.getnameinfo(('::ffff:127.0.0.1', 0), 0)";
 
 /// Names that must resolve, and network interfaces.
@@ -98,8 +98,8 @@ pub(super) fn collect(query: &FactsQuery) -> Network {
     }
 }
 
-/// Returns the interface that each backend would choose: by their variables, else as their sources say. Gloo takes the address that
-/// the hostname resolves to if that is this machine's, else loopback (`ProcessGroupGloo::createDefaultDevice`). NCCL takes
+/// Returns the interface that each backend would choose: by their variables, else as their sources say. Gloo takes the address
+/// that the hostname resolves to if that is this machine's, else loopback (`ProcessGroupGloo::createDefaultDevice`). NCCL takes
 /// `ib*`, then anything but `docker*` and `lo`, then `docker*`, then `lo` (`ncclFindInterfaces`).
 fn chosen_interfaces(
     environment: &BTreeMap<String, String>,
@@ -146,7 +146,7 @@ fn chosen_interfaces(
         .collect()
 }
 
-/// Looks a name up, for so long.
+/// Looks up a name, for at most `patience`.
 fn resolve(name: &str, patience: Duration) -> Lookup {
     let began = Instant::now();
     let answer = host::addresses(name, patience);

@@ -1,4 +1,4 @@
-//! The platforms that were probed, each with why it cannot be used, if so.
+//! Probes platforms, and records why one cannot be used.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -34,8 +34,8 @@ pub struct PlatformFacts {
     pub has_tool: bool,
 }
 
-/// Probes platforms with the interpreter of the question. If torch can be imported only without the packages that it
-/// loads by itself, they are probed without those.
+/// Probes platforms with the interpreter of the query. If torch can be imported only without the packages that it loads by
+/// itself, they are probed without those packages.
 #[must_use]
 pub fn platforms(
     wanted: &[(Arc<Platform>, bool)],

@@ -1,4 +1,4 @@
-//! Ports at which jobs meet: whether they are free, and which processes listen there.
+//! The ports of rendezvous: whether they are free, and which processes listen there.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -8,12 +8,12 @@ use serde::Serialize;
 use super::describe_process;
 use allranks_host::{StoreReply, listeners, probe_store};
 
-/// The ports at which torchrun's ranks and agents meet by default.
+/// The default ports of torchrun's rendezvous.
 const DEFAULTS: &[u16] = &[29400, 29500];
-/// First port that every user may listen at, if the system does not tell.
+/// The first port at which every user may listen, if the system does not tell.
 const PRIVILEGED: u16 = 1024;
 
-/// A port at which the ranks of a job meet, and what uses it.
+/// A port for the rendezvous of a job, and the processes that use it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Port {
     /// The port number.

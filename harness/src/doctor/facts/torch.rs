@@ -1,5 +1,6 @@
-//! The interpreter's torch: whether it can be imported, and if not, which package is at fault. In a process of its own with a
-//! time limit, with the backends that load themselves and, if that fails, without them and with each of them alone.
+//! Collects facts about the interpreter's torch: whether it can be imported, and if not, which package is at fault. Each import
+//! runs in a process with a time limit: first with all backends that load themselves and, if that fails, without them and with
+//! each alone.
 
 use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt;
@@ -53,35 +54,35 @@ impl TorchFacts {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Import {
-    /// Torch is there.
+    /// Torch was imported.
     Works(Box<Build>),
-    /// The interpreter cannot be started, or is none: why.
+    /// The interpreter cannot be started, or is not Python; the reason.
     NoPython(String),
-    /// There is no torch.
+    /// Torch is not installed.
     NoTorch,
-    /// It raises.
+    /// The import raised.
     Raises {
-        /// Its words.
+        /// The exception.
         error: String,
-        /// `FILE:LINE` of what raised, if that is not torch itself.
+        /// `FILE:LINE` of the code that raised; `None` if that is torch itself.
         at: Option<String>,
     },
-    /// It ends the interpreter.
+    /// The import ended the interpreter.
     Dies {
-        /// How.
+        /// How the process ended.
         how: ProcessEnd,
-        /// What was being tried.
+        /// What the script was doing.
         trying: String,
         /// `FILE:LINE`, if Python could tell.
         at: Option<String>,
     },
-    /// It does not return.
+    /// The import did not return.
     Hangs {
-        /// What was being tried.
+        /// What the script was doing.
         trying: String,
         /// `FILE:LINE`, if Python could tell.
         at: Option<String>,
-        /// How long it was waited for.
+        /// The time limit, in seconds.
         seconds: u64,
     },
 }
@@ -111,9 +112,9 @@ impl Import {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProcessEnd {
-    /// A signal.
+    /// By this signal.
     Signal(i32),
-    /// An exit code, and the last thing it said.
+    /// With this exit code; the text is its last line of output.
     Code(i32, String),
 }
 
@@ -173,7 +174,7 @@ pub struct Plugin {
     pub packages: Vec<String>,
 }
 
-/// One of the script's lines.
+/// A line that the script prints.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct FactLine {
@@ -193,7 +194,7 @@ struct Failed {
     at: Option<String>,
 }
 
-/// One start of the interpreter.
+/// The result of running the script once.
 struct ScriptRun {
     packages: BTreeMap<String, String>,
     installed: BTreeMap<String, String>,
@@ -248,7 +249,7 @@ fn run_script_in_fork(query: &FactsQuery) -> Option<ScriptRun> {
     (answer.import.build().is_some() && answer.entry_points.is_empty()).then_some(answer)
 }
 
-/// Returns what the script is asked.
+/// Returns the argument of the script.
 fn script_argument(query: &FactsQuery, load: Option<&str>) -> Value {
     serde_json::json!({
         "load": load,
@@ -258,7 +259,7 @@ fn script_argument(query: &FactsQuery, load: Option<&str>) -> Value {
 }
 
 impl ScriptRun {
-    /// Makes the answer of a script that says nothing.
+    /// Makes the result of a script without output.
     fn none(import: Import) -> Self {
         Self {
             packages: BTreeMap::new(),
@@ -270,6 +271,7 @@ impl ScriptRun {
     }
 }
 
+/// Runs the script in a new interpreter; `alone` without the entry points, `load` with this one.
 fn run_script(
     python: &Interpreter,
     query: &FactsQuery,
@@ -287,7 +289,7 @@ fn run_script(
     }
 }
 
-/// Reads what the script wrote, and how it ended: none if it was killed, for it took too long.
+/// Parses the output of the script. `end` is `None` if the script was killed at its time limit.
 fn read(text: &str, end: Option<ExitStatus>, query: &FactsQuery) -> ScriptRun {
     let mut answer = ScriptRun::none(Import::NoTorch);
     let mut trying = None;
@@ -322,7 +324,7 @@ fn read(text: &str, end: Option<ExitStatus>, query: &FactsQuery) -> ScriptRun {
             return answer;
         }
     }
-    // The script's own alarm: it waited for longer than the harness would have.
+    // The script's own alarm ended it, at the same time limit.
     let gave_up = |status: &ExitStatus| status.signal() == Some(Signal::ALARM.as_raw());
     answer.import = match (end.filter(|status| !gave_up(status)), trying) {
         (None, trying) => Import::Hangs {
@@ -343,7 +345,7 @@ fn read(text: &str, end: Option<ExitStatus>, query: &FactsQuery) -> ScriptRun {
     answer
 }
 
-/// Puts `~` in the place of the home folder, which names a person.
+/// Replaces the home folder by `~`, because it may contain a person's name.
 fn without_home(paths: &mut [String], home: &str) {
     let home = format!("{}/", home.trim_end_matches('/'));
     for path in paths.iter_mut().filter(|_| home.len() > 1) {

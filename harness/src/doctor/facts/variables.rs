@@ -1,4 +1,4 @@
-//! Variables, by an allow-list: whatever is not known to be harmless may be a secret.
+//! Environment variables that are shown in reports, by an allow-list: a variable that is not known may be a secret.
 
 use std::collections::BTreeMap;
 
@@ -75,7 +75,7 @@ const NAMES: &[&str] = &[
     "LD_LIBRARY_PATH",
     "LD_PRELOAD",
 ];
-/// Words in a name that make its value a secret.
+/// Parts of a name that make its value a secret.
 const SECRETS: &[&str] = &[
     "TOKEN",
     "KEY",
@@ -90,9 +90,9 @@ const SECRETS: &[&str] = &[
     "AUTHORIZATION",
     "AUTHENTICATION",
 ];
-/// The same as whole words, for they begin others that do not: `TORCH_..._PASSES`.
+/// The same, but only as whole words: they are also parts of harmless names such as `TORCH_..._PASSES`.
 const SECRET_WORDS: &[&str] = &["AUTH", "PASS", "PWD"];
-/// What stands in its place.
+/// Replaces the value of a secret.
 const REDACTED: &str = "<redacted>";
 
 /// Returns the variables of the allow-list, with secrets redacted.

@@ -1,4 +1,4 @@
-//! Rules about backends that packages register: names that collide, and registrations that do not mean what they seem to.
+//! Rules about backends that packages register: colliding names, and registrations with unintended effects.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,10 +6,10 @@ use super::super::Severity::{Note, Warning};
 use super::super::{Facts, Finding, Plugin};
 use allranks_runner::probe::{AUTOLOAD, EntryPoint};
 
-/// Torch's own group that completes without communicating.
+/// torch's backend that completes every call without communicating.
 const FAKE: &str = "fake";
 
-/// Reports entry points of one name in two packages.
+/// Reports entry points with the same name in several packages.
 pub(super) fn entry_points(facts: &Facts) -> Vec<Finding> {
     let Some(torch) = &facts.torch else {
         return Vec::new();
@@ -33,8 +33,11 @@ pub(super) fn entry_points(facts: &Facts) -> Vec<Finding> {
                     "{} have an entry point {name} of {group} each",
                     packages.join(" and ")
                 ),
-                "which of them is meant by the name depends on the order in which Python finds them",
-                format!("uninstall all but one: {} -m pip uninstall {}", torch.python, packages[0]),
+                "which one the name refers to depends on the order in which Python finds them",
+                format!(
+                    "uninstall all but one: {} -m pip uninstall {}",
+                    torch.python, packages[0]
+                ),
             )
         })
     });
@@ -53,17 +56,14 @@ pub(super) fn registered_twice(facts: &Facts) -> Vec<Finding> {
                 "the backend {} is registered by {first} and by {last}",
                 plugin.name
             ),
-            format!(
-                "torch says nothing and takes the last one, {}",
-                plugin.creator
-            ),
-            format!("uninstall one of them, or set {AUTOLOAD}=0 and import the one that is wanted"),
+            format!("torch silently uses the last one, {}", plugin.creator),
+            format!("uninstall one of them, or set {AUTOLOAD}=0 and import the one that you want"),
         ))
     });
     collide.collect()
 }
 
-/// Reports a backend that was registered with a bare string as its devices: torch takes each letter for a device.
+/// Reports a backend that was registered with a string as its list of devices: torch takes each letter for a device.
 pub(super) fn devices_as_letters(facts: &Facts) -> Vec<Finding> {
     let Some(build) = facts.build() else {
         return Vec::new();
@@ -82,17 +82,17 @@ pub(super) fn devices_as_letters(facts: &Facts) -> Vec<Finding> {
             Warning,
             "backend-devices-string",
             format!(
-                "{} is the default backend of the devices {}, which there are not",
+                "{} is the default backend of the devices {}, which do not exist",
                 plugin.name,
                 taken.join(", ")
             ),
             format!(
-                "it is registered with devices=\"{device}\", and torch {} takes a string for a list of its letters; \
+                "it is registered with devices=\"{device}\", and torch {} treats a string as a list of its letters; \
                  init_process_group without a backend finds none for {device}",
                 build.version
             ),
             format!(
-                "name it: init_process_group(backend=\"{}\"); its package is to pass devices=[\"{device}\"]",
+                "name it: init_process_group(backend=\"{}\"); its package should pass devices=[\"{device}\"]",
                 plugin.name
             ),
         ))
@@ -134,12 +134,12 @@ pub(super) fn unread_entry_points(facts: &Facts) -> Vec<Finding> {
         Note,
         "backends-unread",
         format!(
-            "this torch does not look into torch.distributed.backends, where {} offers {}",
+            "this torch does not read the entry points torch.distributed.backends, where {} offers {}",
             packages.join(", "),
             names.join(", ")
         ),
-        "a newer one (2.15 does) loads what it finds there when a group of that name is made",
-        "register it before init_process_group, by the import that its package names for that, or update torch",
+        "newer versions (2.15 does) load them when a group of that name is made",
+        "register it before init_process_group, by the import that its package documents, or update torch",
     )]
 }
 

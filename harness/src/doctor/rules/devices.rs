@@ -3,17 +3,17 @@
 use super::super::Severity::{Fault, Note, Warning};
 use super::super::{Device, Facts, Finding};
 
-/// The most of anything that is listed.
+/// The number of items that are listed.
 const SHOWN: usize = 4;
 
-/// Reports a vendor's tool that is installed and does not work.
+/// Reports a vendor's tool that is installed but does not work.
 pub(super) fn tool(facts: &Facts) -> Vec<Finding> {
     let found = facts.tool_error.as_ref().map(|error| {
         Finding::new(
             Fault,
             "tool-broken",
             format!("the vendor's tool does not work: {error}"),
-            "mostly the driver's kernel module is not loaded, or of another version than its libraries",
+            "usually the driver's kernel module is not loaded, or its version differs from that of its libraries",
             "load the module or restart the machine; in a container, pass the devices in",
         )
     });
@@ -42,7 +42,7 @@ pub(super) fn balance(facts: &Facts) -> Vec<Finding> {
                 "{}; programs that size their caches alike on every rank run out on one",
                 table.join("; ")
             ),
-            "end what uses the fuller ones, or leave these out with a mask",
+            "end the processes on the fuller devices, or hide these with a mask",
         ));
     }
     let users: Vec<String> = facts
@@ -63,7 +63,7 @@ pub(super) fn balance(facts: &Facts) -> Vec<Finding> {
             "devices-in-use",
             format!("{} process(es) use the devices", users.len()),
             first_few(&users),
-            "end them if they are left over; else take other devices, with a mask",
+            "end them if they are left over; otherwise use other devices, with a mask",
         ));
     }
     found
@@ -94,10 +94,10 @@ pub(super) fn peers(facts: &Facts) -> Vec<Finding> {
             apart.len()
         ),
         format!(
-            "{}; collectives between them go by way of the host",
+            "{}; collectives between them copy through the host's memory",
             first_few(&apart)
         ),
-        "nvidia-smi topo -m shows what is between them; IOMMU and ACS settings of the machine forbid it, or containers that hide devices",
+        "nvidia-smi topo -m shows what is between them; the usual causes are IOMMU and ACS settings, and containers that hide devices",
     )]
 }
 
@@ -124,11 +124,11 @@ pub(super) fn ranks(facts: &Facts) -> Vec<Finding> {
             Warning,
             "leftover-ranks",
             format!(
-                "{} rank(s) live on without what started them",
+                "{} rank(s) still run although the process that started them has ended",
                 orphans.len()
             ),
             format!("{}; they hold ports, memory and devices", shown(&orphans)),
-            format!("unless they are meant to: kill {}", pids.join(" ")),
+            format!("unless they are meant to run: kill {}", pids.join(" ")),
         ));
     }
     if !others.is_empty() {
@@ -137,13 +137,13 @@ pub(super) fn ranks(facts: &Facts) -> Vec<Finding> {
             "ranks-running",
             format!("{} rank(s) of other jobs run here", others.len()),
             shown(&others),
-            "nothing, if that is known; measured times are theirs too",
+            "none, if you know of them; they distort measured times",
         ));
     }
     found
 }
 
-/// Returns the first few, and how many more.
+/// Returns the first items as text, with the number of the others.
 fn first_few(all: &[String]) -> String {
     let shown = all
         .iter()

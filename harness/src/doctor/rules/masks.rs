@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 use super::super::Severity::{Fault, Warning};
 use super::super::{Facts, Finding};
 
-/// How a vendor writes a mask.
+/// The syntax of a vendor's mask.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Grammar {
-    /// Numbers, or names that begin as given; the first wrong entry hides itself and all after it. A negative number
-    /// hides all.
+    /// Numbers, or names with one of these prefixes. The first invalid entry hides itself and all after it; a negative number
+    /// hides all devices.
     Devices(&'static [&'static str]),
-    /// Numbers, in ascending order, or there are none (`torch_npu`).
+    /// Numbers in ascending order; any other order hides all devices (`torch_npu`).
     Ascending,
     /// `card` or `card.tile`.
     Tiles,
@@ -19,7 +19,7 @@ enum Grammar {
     Ranges,
 }
 
-/// Masks by name.
+/// The masks, by the name of their variable.
 const MASKS: &[(&str, Grammar)] = &[
     ("CUDA_VISIBLE_DEVICES", Grammar::Devices(&["GPU-", "MIG-"])),
     ("HIP_VISIBLE_DEVICES", Grammar::Devices(&["GPU-"])),
@@ -55,8 +55,8 @@ fn mask(facts: &Facts, name: &str, value: &str, grammar: Grammar) -> Option<Find
             },
             "mask-hides-all",
             format!("{shown} hides every device"),
-            "torch counts 0 devices and says nothing",
-            format!("unset {name}, unless that is meant"),
+            "torch counts 0 devices, without an error",
+            format!("unset {name}, unless that is intended"),
         ));
     }
     let is_number = |text: &str| text.parse::<u32>().is_ok();
@@ -79,7 +79,7 @@ fn mask(facts: &Facts, name: &str, value: &str, grammar: Grammar) -> Option<Find
             Fault,
             "mask-invalid",
             format!("{shown}: `{wrong}` names no device"),
-            "runtimes hide it and every device after it, without a word",
+            "runtimes hide it and every device after it, without an error",
             format!("write {name} as numbers with commas between them"),
         ));
     }
@@ -89,7 +89,7 @@ fn mask(facts: &Facts, name: &str, value: &str, grammar: Grammar) -> Option<Find
             Fault,
             "mask-duplicate",
             format!("{shown} names a device twice"),
-            "CUDA then shows none at all, and where both are shown two ranks share one device, which NCCL refuses",
+            "CUDA then hides all devices; other runtimes show it twice, so that two ranks share it, which NCCL refuses",
             "name each device once",
         ));
     }
@@ -113,7 +113,7 @@ fn mask(facts: &Facts, name: &str, value: &str, grammar: Grammar) -> Option<Find
             Fault,
             "mask-beyond",
             format!("{shown}: there is no GPU {beyond}, only 0 to {}", known - 1),
-            "CUDA hides it and every device after it, without a word",
+            "CUDA hides it and every device after it, without an error",
             "name devices that nvidia-smi lists",
         ));
     }
@@ -132,7 +132,7 @@ pub(super) fn contradictions(facts: &Facts) -> Vec<Finding> {
             Warning,
             "masks-disagree",
             format!("{both} contradict each other"),
-            "ROCm reads both, and which of them counts depends on the library; on NVIDIA the second is not read",
+            "ROCm reads both, and which of them counts depends on the library; on NVIDIA the second is ignored",
             "set only the one for the devices that are here",
         ));
     }

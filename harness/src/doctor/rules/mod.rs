@@ -1,5 +1,5 @@
-//! Rules: from facts to findings. Each looks at nothing but its argument; what a machine must be like for a rule to speak
-//! stands beside it, in `tests`.
+//! Rules: functions from facts to findings, which read nothing but their argument. `tests` has for each rule a machine with the
+//! fault.
 
 mod backends;
 mod devices;
@@ -15,10 +15,10 @@ mod variables;
 
 use super::{Build, Facts, Finding};
 
-/// A rule: takes what is known of a machine, and returns what is wrong with it.
+/// A rule: takes the facts of a machine, and returns findings.
 type Rule = fn(&Facts) -> Vec<Finding>;
 
-/// Every rule, in the order of their findings; a new rule is added here.
+/// All rules, in the order of their findings; a new rule is added here.
 const RULES: &[Rule] = &[
     torch::import,
     torch::version,
@@ -59,7 +59,7 @@ const RULES: &[Rule] = &[
     devices::ranks,
 ];
 
-/// Applies every rule, and returns what is wrong, the worst first.
+/// Applies all rules, and returns the findings, the most severe first.
 #[must_use]
 pub fn findings(facts: &Facts) -> Vec<Finding> {
     let mut findings: Vec<Finding> = RULES.iter().flat_map(|rule| rule(facts)).collect();
@@ -68,18 +68,18 @@ pub fn findings(facts: &Facts) -> Vec<Finding> {
 }
 
 impl Facts {
-    /// The torch there is, with or without what loads itself.
+    /// Returns the torch that was imported, with or without entry points; `None` if there is none.
     fn build(&self) -> Option<&Build> {
         self.torch.as_ref()?.build()
     }
 
-    /// A variable's value; an empty one is unset.
+    /// Returns the value of a variable; `None` if it is unset or empty.
     fn variable(&self, name: &str) -> Option<&str> {
         let value = self.variables.get(name)?.trim();
         (!value.is_empty()).then_some(value)
     }
 
-    /// A variable's value, if it is a number.
+    /// Returns the value of a variable as a number; `None` if it is not one.
     fn number(&self, name: &str) -> Option<u64> {
         self.variable(name)?.parse().ok()
     }

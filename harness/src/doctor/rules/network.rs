@@ -3,10 +3,10 @@
 use super::super::Severity::{Fault, Warning};
 use super::super::{Facts, Finding, Interface};
 
-/// Looking a name up takes longer than this only where a name server does not answer.
+/// A name lookup takes longer than this, in seconds, only if a name server does not answer.
 const SLOW: f64 = 2.0;
 
-/// Reports what is wrong with the address of this machine's name, which Gloo tells its peers.
+/// Reports problems with the address of this machine's name, which Gloo tells its peers.
 pub(super) fn hostname(facts: &Facts) -> Vec<Finding> {
     let network = &facts.network;
     let (name, host) = (&network.hostname, &network.host);
@@ -31,7 +31,7 @@ pub(super) fn hostname(facts: &Facts) -> Vec<Finding> {
     if host.addresses.is_empty() {
         return Vec::new();
     }
-    // A machine without another address has no peers to meet.
+    // A machine with loopback only cannot have peers on other machines.
     let reaches_others = network
         .interfaces
         .iter()
@@ -63,7 +63,7 @@ pub(super) fn hostname(facts: &Facts) -> Vec<Finding> {
     Vec::new()
 }
 
-/// Reports what is wrong with `MASTER_ADDR`.
+/// Reports problems with `MASTER_ADDR`.
 pub(super) fn master(facts: &Facts) -> Vec<Finding> {
     let (Some(name), Some(master)) = (facts.variable("MASTER_ADDR"), &facts.network.master) else {
         return Vec::new();
@@ -82,8 +82,8 @@ pub(super) fn master(facts: &Facts) -> Vec<Finding> {
             Warning,
             "master-slow",
             format!("MASTER_ADDR={name} took {:.1} s to resolve", master.seconds),
-            "every connection to the store waits so long; a name server does not answer",
-            "use an address, put the name into /etc/hosts, or mend /etc/resolv.conf",
+            "every connection to the store takes that long, because a name server does not answer",
+            "use an address, put the name into /etc/hosts, or correct /etc/resolv.conf",
         ));
     }
     let is_loopback =
@@ -92,9 +92,9 @@ pub(super) fn master(facts: &Facts) -> Vec<Finding> {
         found.push(Finding::new(
             Fault,
             "master-loopback",
-            format!("MASTER_ADDR={name} is this machine to every machine, and the job has several"),
+            format!("MASTER_ADDR={name} means the local machine on every machine, and the job has several"),
             "ranks on other machines wait for a store on their own",
-            "set it to the address of the machine of rank 0 that the others reach",
+            "set it to an address of rank 0's machine that the others can reach",
         ));
     }
     if facts.number("RANK") == Some(0) && !master.addresses.is_empty() && !master.is_here {
@@ -102,14 +102,14 @@ pub(super) fn master(facts: &Facts) -> Vec<Finding> {
             Fault,
             "master-elsewhere",
             format!("MASTER_ADDR={name} is not this machine, and rank 0 is here"),
-            "rank 0 makes the store here, and every rank looks for it there",
+            "rank 0 makes the store here, but all ranks connect to the other address",
             "set it to an address of this machine",
         ));
     }
     found
 }
 
-/// Variables that name interfaces, each with how it is read.
+/// Variables that name interfaces, each with its syntax.
 const SOCKETS: &[(&str, Reading)] = &[
     ("GLOO_SOCKET_IFNAME", Reading::Names),
     ("TP_SOCKET_IFNAME", Reading::Names),
@@ -119,12 +119,12 @@ const SOCKETS: &[(&str, Reading)] = &[
     ("MCCL_SOCKET_IFNAME", Reading::Prefixes),
 ];
 
-/// How a variable names interfaces.
+/// The syntax of a variable that names interfaces.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reading {
     /// Whole names.
     Names,
-    /// Beginnings of names; `=` before the list: whole names; `^`: all but these.
+    /// Prefixes of names. With `=` before the list: whole names; with `^`: all interfaces but these.
     Prefixes,
 }
 
@@ -177,7 +177,7 @@ fn interface(facts: &Facts, variable: &str, value: &str, reading: Reading) -> Op
             "interface-missing",
             format!("{variable}={value} names no interface of this machine"),
             format!(
-                "there are {}; the backend raises on this rank, and its peers wait",
+                "the interfaces are {}; the backend raises on this rank, and its peers wait",
                 known.join(", ")
             ),
             "name one of these, or unset it",
@@ -189,7 +189,7 @@ fn interface(facts: &Facts, variable: &str, value: &str, reading: Reading) -> Op
             Fault,
             "interface-down",
             format!("{variable}={value}: that interface is down or has no address"),
-            "the backend finds no address to listen at",
+            "the backend has no address to listen at",
             "bring it up, or name another",
         ));
     }
@@ -228,7 +228,7 @@ pub(super) fn loopback(facts: &Facts) -> Vec<Finding> {
     )]
 }
 
-/// Reports look-ups of addresses that take seconds.
+/// Reports address lookups that take seconds.
 pub(super) fn resolver(facts: &Facts) -> Vec<Finding> {
     let slow = facts
         .network
@@ -238,7 +238,7 @@ pub(super) fn resolver(facts: &Facts) -> Vec<Finding> {
         Finding::new(
             Warning,
             "resolver-slow",
-            format!("finding the name of ::ffff:127.0.0.1 took {seconds:.1} s"),
+            format!("the reverse lookup of ::ffff:127.0.0.1 took {seconds:.1} s"),
             "torch does so when it connects to a store on this machine: init_process_group stalls by as much",
             "add `::ffff:127.0.0.1 localhost` to /etc/hosts, or set RES_OPTIONS=attempts:0 for the ranks",
         )

@@ -1,11 +1,10 @@
-//! Rules about platforms that cannot be used. A platform that is not on this machine is no fault unless it was named on
-//! the command line.
+//! Rules about platforms that cannot be used. It is a fault only for a platform that was named on the command line.
 
 use super::super::Severity::{Fault, Note, Warning};
 use super::super::{Facts, Finding, PlatformFacts};
 
-/// The kind of problem that the probe's words tell of. The probe writes one line for people; the words that count here are tried in
-/// the tests of `allranks_runner::probe`.
+/// The kind of problem that the text of a probe describes. The tests of `allranks_runner::probe` check the words that are
+/// recognised here.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ProblemKind {
     Missing,
@@ -36,7 +35,7 @@ fn problem_kind(reason: &str) -> ProblemKind {
 /// Reports a platform that cannot be used although it was named, or is partly installed.
 pub(super) fn unusable(facts: &Facts) -> Vec<Finding> {
     if facts.build().is_none() {
-        // One fault is enough; it has its own finding.
+        // The failed import has a finding of its own.
         return Vec::new();
     }
     let found = facts.platforms.iter().filter_map(|platform| {
@@ -69,17 +68,17 @@ fn unusable_platform(platform: &PlatformFacts, reason: &str) -> Option<Finding> 
         ProblemKind::Broken => (
             Fault,
             "platform-broken",
-            "the package is installed and unusable: mend its driver or uninstall it",
+            "the package is installed but unusable: repair its driver or uninstall it",
         ),
         ProblemKind::Version => (
             wanted(Some(Warning))?,
             "platform-old",
-            "install the version that is asked for",
+            "install the required version",
         ),
         ProblemKind::NoDevices => (
             wanted(None)?,
             "no-devices",
-            "see whether the vendor's tool lists devices; in a container, they must be passed in; look at its mask",
+            "see whether the vendor's tool lists devices; in a container, they must be passed in; check the variable that hides devices",
         ),
         ProblemKind::NoBackend => (
             wanted(platform.has_tool.then_some(Warning))?,
@@ -89,7 +88,7 @@ fn unusable_platform(platform: &PlatformFacts, reason: &str) -> Option<Finding> 
         ProblemKind::Uncountable => (
             wanted(Some(Warning))?,
             "devices-uncountable",
-            "the package is of another version than the platform's file, or its driver does not answer",
+            "the package does not match the platform file, or its driver does not answer",
         ),
     };
     Some(Finding::new(severity, id, what, tool, fix))
@@ -110,7 +109,7 @@ pub(super) fn backends(facts: &Facts) -> Vec<Finding> {
             if platform.is_wanted { Fault } else { Note },
             "backend-not-built",
             format!("this torch has no {backend} for {}", platform.name),
-            "asked with torch.distributed.is_backend_available; names in dir(torch.distributed.Backend) prove nothing",
+            "torch.distributed.is_backend_available says so; names in dir(torch.distributed.Backend) prove nothing",
             "install a torch that has it built in, or the vendor's package that registers it",
         )
     });

@@ -1,16 +1,16 @@
-//! Rules about ports at which jobs meet.
+//! Rules about the ports of rendezvous.
 
 use super::super::Severity::{Fault, Note, Warning};
 use super::super::{Facts, Finding};
 
-/// Reports what is wrong with `MASTER_PORT`.
+/// Reports problems with `MASTER_PORT`.
 pub(super) fn master(facts: &Facts) -> Vec<Finding> {
     let Some(port) = facts.ports.iter().find(|port| port.is_master) else {
         return Vec::new();
     };
     let number = port.port;
     let mut found = Vec::new();
-    // A rank that joins needs a store at the port; a rank that makes the store needs the port to be free.
+    // Rank 0, which makes the store, needs a free port; the other ranks need the store there.
     let joins = facts.number("RANK").is_some_and(|rank| rank > 0);
     let is_elsewhere = facts
         .network
@@ -35,7 +35,7 @@ pub(super) fn master(facts: &Facts) -> Vec<Finding> {
         found.push(Finding::new(
             Fault,
             "master-port-privileged",
-            format!("MASTER_PORT={number} is for the administrator"),
+            format!("MASTER_PORT={number} needs root privileges"),
             "rank 0 gets EACCES, and the other ranks time out",
             "use a port above 1023, the same one on every rank",
         ));
@@ -44,10 +44,8 @@ pub(super) fn master(facts: &Facts) -> Vec<Finding> {
         found.push(Finding::new(
             Note,
             "master-port-ephemeral",
-            format!(
-                "MASTER_PORT={number} is one of those the system gives to outgoing connections"
-            ),
-            "now and then a connection of another program has it when rank 0 wants it",
+            format!("MASTER_PORT={number} is in the range of ports for outgoing connections"),
+            "another program's connection may use it when rank 0 wants to listen",
             "use one outside of /proc/sys/net/ipv4/ip_local_port_range, such as 29500",
         ));
     }

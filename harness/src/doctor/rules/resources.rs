@@ -3,7 +3,7 @@
 use super::super::Severity::{self, Fault, Warning};
 use super::super::{Facts, Finding};
 
-/// Returns a fault below the first limit, a warning below the second, and none otherwise.
+/// Returns a fault below the first limit, a warning below the second, otherwise `None`.
 fn below(value: u64, fault: u64, warning: u64) -> Option<Severity> {
     match value {
         _ if value < fault => Some(Fault),
@@ -12,8 +12,8 @@ fn below(value: u64, fault: u64, warning: u64) -> Option<Severity> {
     }
 }
 
-/// Reports too little room in `/dev/shm`. Data loaders and NCCL use it (NCCL some 10 to 30 MiB for each rank); containers get 64
-/// MiB of it.
+/// Reports too little free space in `/dev/shm`. Data loaders and NCCL use it (NCCL some 10 to 30 MiB for each rank); containers
+/// get 64 MiB of it.
 pub(super) fn shared_memory(facts: &Facts) -> Vec<Finding> {
     let Some(shm) = &facts.memory.shm else {
         return Vec::new();
@@ -26,8 +26,8 @@ pub(super) fn shared_memory(facts: &Facts) -> Vec<Finding> {
             severity,
             "shm-small",
             format!("{} has {free} MiB free of {total}", shm.path),
-            "NCCL and data loaders put what ranks share there; without room they fail, or end with SIGBUS",
-            "docker run --ipc=host or --shm-size=8g; delete what dead jobs have left there; mount -o remount,size=8g /dev/shm",
+            "NCCL and data loaders put shared memory there; without free space they fail, or end with SIGBUS",
+            "docker run --ipc=host or --shm-size=8g; delete files that dead jobs have left there; mount -o remount,size=8g /dev/shm",
         )
     });
     found.into_iter().collect()
@@ -43,14 +43,14 @@ pub(super) fn memory(facts: &Facts) -> Vec<Finding> {
             severity,
             "memory-low",
             format!("{available} MiB of memory are available"),
-            "each rank takes some hundred for torch alone; the kernel ends one of them with SIGKILL, and the others wait for it",
-            "end what takes it, or run fewer ranks",
+            "each rank takes some hundred MiB for torch alone; when memory runs out, the kernel kills a rank, and the others wait for it",
+            "end the processes that use it, or run fewer ranks",
         )
     });
     found.into_iter().collect()
 }
 
-/// Reports too little room in the folder of temporary files: stores in files, logs, compiled kernels.
+/// Reports too little free space for temporary files: file stores, logs, compiled kernels.
 pub(super) fn temporary(facts: &Facts) -> Vec<Finding> {
     let Some(space) = &facts.memory.temporary else {
         return Vec::new();
@@ -60,7 +60,7 @@ pub(super) fn temporary(facts: &Facts) -> Vec<Finding> {
             severity,
             "temporary-full",
             format!("{} has {} MiB free", space.path, space.free_mib),
-            "stores in files, torchrun's logs and compiled kernels go there; a full disk looks like a hang to the other ranks",
+            "file stores, torchrun's logs and compiled kernels are written there; a full disk looks like a hang to the other ranks",
             "make room, or set TMPDIR to a folder on another disk",
         )
     });
@@ -89,7 +89,7 @@ pub(super) fn limits(facts: &Facts) -> Vec<Finding> {
             severity,
             "processes-low",
             format!("this user may have {processes} processes and threads"),
-            "every rank has dozens of threads; what cannot start one raises, or ends with SIGABRT",
+            "every rank has dozens of threads; a process that cannot start one raises, or ends with SIGABRT",
             "ulimit -u 65536, or --pids-limit of the container",
         ));
     }

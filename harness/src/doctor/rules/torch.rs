@@ -5,7 +5,7 @@ use super::super::{Facts, Finding, Import, ProcessEnd, TorchFacts};
 use allranks_model::version::torch_version;
 use allranks_runner::probe::{AUTOLOAD, EntryPoint, remedy};
 
-/// The oldest torch the driver works with.
+/// The oldest version of torch that the driver supports.
 const OLDEST: semver::Version = semver::Version::new(2, 4, 0);
 
 /// Reports a torch that cannot be imported.
@@ -20,7 +20,7 @@ pub(super) fn import(facts: &Facts) -> Vec<Finding> {
         Import::NoPython(why) => vec![Finding::new(
             Fault,
             "no-python",
-            format!("{python} is no Python that runs: {why}"),
+            format!("{python} cannot be run as Python: {why}"),
             format!("it was chosen because of {}", torch.why),
             other,
         )],
@@ -31,7 +31,7 @@ pub(super) fn import(facts: &Facts) -> Vec<Finding> {
             format!("it was chosen because of {}", torch.why),
             format!("{python} -m pip install torch; or {other}"),
         )],
-        // The rule about that variable says it better.
+        // The rule about that variable reports it.
         Import::Raises { error, .. } if error.contains("TORCH_DISTRIBUTED_DEBUG") => Vec::new(),
         Import::Raises { .. } | Import::Dies { .. } | Import::Hangs { .. } => {
             let without = torch.without_autoload.as_ref();
@@ -43,7 +43,7 @@ pub(super) fn import(facts: &Facts) -> Vec<Finding> {
                     finding_ids(&torch.import).0,
                     format!("`import torch` {}", describe_failure(&torch.import)),
                     raised_at(&torch.import),
-                    "mend or uninstall what the place names; if it is torch itself: pip install --force-reinstall torch",
+                    "repair or uninstall the package of that file; if it is torch itself: pip install --force-reinstall torch",
                 )]
             }
         }
@@ -64,11 +64,11 @@ fn autoload(torch: &TorchFacts) -> Vec<Finding> {
             "autoload-fails",
             format!("`import torch` {}", describe_failure(&torch.import)),
             format!(
-                "each of {} can be loaded alone, and together they cannot: {}",
+                "each of {} can be loaded alone, but not all together: {}",
                 names.join(", "),
                 raised_at(&torch.import)
             ),
-            format!("uninstall all but the one that is wanted; {past}"),
+            format!("uninstall all but the one that you want; {past}"),
         )];
     }
     let broken = torch.broken.iter().map(|(name, import)| {
@@ -87,13 +87,13 @@ fn autoload(torch: &TorchFacts) -> Vec<Finding> {
                 "torch loads it by itself (entry point {name} = {value} of torch.backends): {}",
                 raised_at(import)
             ),
-            format!("{past}; for good: mend its driver, or {for_good}"),
+            format!("{past}; permanently: repair its driver, or {for_good}"),
         )
     });
     broken.collect()
 }
 
-/// Ids of a failed import: torch's own, and a package's that loads itself.
+/// Returns the finding ids for a failed import: of torch itself, and of a package that torch loads.
 fn finding_ids(import: &Import) -> (&'static str, &'static str) {
     match import {
         Import::Dies { .. } => ("import-dies", "autoload-dies"),
@@ -104,6 +104,7 @@ fn finding_ids(import: &Import) -> (&'static str, &'static str) {
     }
 }
 
+/// Returns what a failed import does, to follow "`import torch`".
 fn describe_failure(import: &Import) -> String {
     match import {
         Import::Works(_) => "works".to_owned(),
@@ -131,10 +132,11 @@ fn describe_failure(import: &Import) -> String {
     }
 }
 
+/// Returns where a failed import raised or stopped.
 fn raised_at(import: &Import) -> String {
     match import {
         Import::Raises { at, .. } => at.as_ref().map_or_else(
-            || "it is raised in torch itself".to_owned(),
+            || "it was raised in torch itself".to_owned(),
             |at| format!("raised at {at}"),
         ),
         Import::Dies { trying, at, .. } | Import::Hangs { trying, at, .. } => {
@@ -157,14 +159,14 @@ pub(super) fn version(facts: &Facts) -> Vec<Finding> {
             Fault,
             "torch-old",
             format!("torch is {}, older than {OLDEST}", build.version),
-            "ranks use calls that came with that version",
+            "allranks uses calls that this version introduced",
             "pip install --upgrade torch",
         )
     });
     found.into_iter().collect()
 }
 
-/// Reports a torch without what collectives need.
+/// Reports a torch without `torch.distributed`, or that cannot list its devices.
 pub(super) fn distributed(facts: &Facts) -> Vec<Finding> {
     let Some(build) = facts.build() else {
         return Vec::new();
@@ -184,7 +186,7 @@ pub(super) fn distributed(facts: &Facts) -> Vec<Finding> {
             Fault,
             "devices-unasked",
             format!("torch cannot ask for its devices: {error}"),
-            "the driver or the runtime of the vendor is not as torch expects it",
+            "the vendor's driver or runtime does not match this torch",
             "see whether the vendor's own tool lists the devices; install the driver this torch was built for",
         ));
     }
@@ -207,7 +209,7 @@ pub(super) fn wheel(facts: &Facts) -> Vec<Finding> {
                 build.version
             ),
             "torch.accelerator.current_accelerator() says cuda all the same, unless it is asked with check_available=True",
-            "nothing, if this machine has none; a wheel for CPUs is smaller: pip install torch --index-url https://download.pytorch.org/whl/cpu",
+            "none, if this machine has no GPU; a wheel for CPUs is smaller: pip install torch --index-url https://download.pytorch.org/whl/cpu",
         ),
         Some(cuda) if gpus > 0 && build.devices == 0 && !is_masked => Finding::new(
             Fault,
@@ -217,7 +219,7 @@ pub(super) fn wheel(facts: &Facts) -> Vec<Finding> {
                 build.version
             ),
             format!(
-                "mostly the driver ({}) is too old for CUDA {cuda}, or a container was started without the GPUs",
+                "usually the driver ({}) is too old for CUDA {cuda}, or a container was started without the GPUs",
                 facts.devices[0].driver
             ),
             "update the driver, install a torch built for an older CUDA, or start the container with --gpus all",
@@ -254,7 +256,7 @@ pub(super) fn entry_points(facts: &Facts) -> Vec<Finding> {
         Note,
         "autoload-off",
         format!("{AUTOLOAD}=0 keeps torch from loading {}", names.join(", ")),
-        "their devices and backends are there only after an import of their own",
+        "their devices and backends exist only after they are imported explicitly",
         "unset it, or import them before init_process_group",
     )]
 }

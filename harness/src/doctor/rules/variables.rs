@@ -5,7 +5,7 @@ use super::super::Severity::{Fault, Note, Warning};
 use super::super::{Facts, Finding};
 use allranks_runner::world::OF_OTHER_LAUNCHERS;
 
-/// Reports what is wrong with `RANK`, `WORLD_SIZE` and `LOCAL_RANK`.
+/// Reports problems with `RANK`, `WORLD_SIZE` and `LOCAL_RANK`.
 pub(super) fn rank(facts: &Facts) -> Vec<Finding> {
     let mut found = Vec::new();
     for name in ["RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"] {
@@ -34,7 +34,7 @@ pub(super) fn rank(facts: &Facts) -> Vec<Finding> {
             Fault,
             "world-without-rank",
             "WORLD_SIZE is set, and RANK is not",
-            "every process would be rank 0, or init_process_group raises",
+            "every process becomes rank 0, or init_process_group raises",
             "set both, on every rank; torchrun does",
         )),
         (true, true) | (false, _) => {}
@@ -48,7 +48,7 @@ pub(super) fn rank(facts: &Facts) -> Vec<Finding> {
             Fault,
             "rank-beyond-world",
             what,
-            "the store accepts it, and the place of another rank stays empty: init fails or hangs on every rank",
+            "the store accepts it, another rank is missing, and init fails or hangs on every rank",
             "ranks are 0 to WORLD_SIZE - 1",
         ));
     }
@@ -57,7 +57,7 @@ pub(super) fn rank(facts: &Facts) -> Vec<Finding> {
             Fault,
             "local-rank-beyond",
             what,
-            "a program that uses it as the number of its device takes one that is not there, or another rank's",
+            "a program that uses it as the number of its device uses a device that does not exist, or another rank's",
             "local ranks are 0 to LOCAL_WORLD_SIZE - 1 on every machine",
         ));
     }
@@ -76,7 +76,7 @@ pub(super) fn rank(facts: &Facts) -> Vec<Finding> {
 /// Reports contradictions between a launcher's variables and torch's own.
 pub(super) fn launchers(facts: &Facts) -> Vec<Finding> {
     let mut found = Vec::new();
-    // In a batch script Slurm sets its own, and starts one process only.
+    // In a batch script Slurm sets its variables, but starts one process only.
     let several = OF_OTHER_LAUNCHERS.iter().find_map(|dialect| {
         let mut sizes = dialect.sizes().iter().copied();
         let (size, ranks) = sizes.find_map(|name| Some((name, facts.number(name)?)))?;
@@ -90,7 +90,7 @@ pub(super) fn launchers(facts: &Facts) -> Vec<Finding> {
                 Fault,
                 "world-contradicts-launcher",
                 format!("WORLD_SIZE={world}, and {launcher} started {ranks} ranks ({size})"),
-                "ranks that believe in different worlds wait for each other, or finish alone with wrong sums",
+                "ranks with different world sizes wait for each other, or finish alone with wrong sums",
                 format!("WORLD_SIZE=${size} and RANK=${rank} on every rank; or unset WORLD_SIZE in the shell it comes from"),
             ));
         } else if let (Some(own), Some(theirs)) = (facts.number("RANK"), facts.number(rank))
@@ -100,7 +100,7 @@ pub(super) fn launchers(facts: &Facts) -> Vec<Finding> {
                 Fault,
                 "rank-contradicts-launcher",
                 format!("RANK={own}, and {launcher} says {theirs} ({rank})"),
-                "a RANK from the shell is the same on every rank: one place is taken twice, the others stay empty",
+                "a RANK from the shell is the same in every process: one rank joins several times, the others are missing",
                 format!("RANK=${rank} on every rank"),
             ));
         } else if facts.variable("RANK").is_none()
@@ -111,7 +111,7 @@ pub(super) fn launchers(facts: &Facts) -> Vec<Finding> {
                 Warning,
                 "launcher-unread",
                 format!("{launcher} started this process ({rank}), and RANK is not set"),
-                "torch's env:// rendezvous reads RANK and WORLD_SIZE, and no launcher's own variables",
+                "torch's env:// rendezvous reads RANK and WORLD_SIZE, and not the launcher's own variables",
                 format!("export RANK=${rank} WORLD_SIZE=${size} in the ranks"),
             ));
         }
@@ -119,7 +119,7 @@ pub(super) fn launchers(facts: &Facts) -> Vec<Finding> {
     found
 }
 
-/// Reports what is wrong with the rendezvous variables.
+/// Reports problems with the rendezvous variables.
 pub(super) fn rendezvous(facts: &Facts) -> Vec<Finding> {
     let mut found = Vec::new();
     if let Some(value) = facts.variable("MASTER_PORT")
@@ -128,8 +128,8 @@ pub(super) fn rendezvous(facts: &Facts) -> Vec<Finding> {
         found.push(Finding::new(
             Fault,
             "master-port-invalid",
-            format!("MASTER_PORT={value} is no port"),
-            "ports are 1 to 65535; 0 would give rank 0 some free port, and no other rank would know it",
+            format!("MASTER_PORT={value} is not a port number"),
+            "ports are 1 to 65535; 0 lets rank 0 listen at any free port, which no other rank knows",
             "set MASTER_PORT to a free port, the same one on every rank",
         ));
     }
@@ -140,7 +140,7 @@ pub(super) fn rendezvous(facts: &Facts) -> Vec<Finding> {
                     Fault,
                     "master-missing",
                     format!("RANK is set, and {name} is not"),
-                    "init_process_group raises on this rank, and ranks that have it wait for this one",
+                    "init_process_group raises on this rank, and ranks where it is set wait for this one",
                     format!("set {name} on every rank; torchrun does"),
                 ));
             }
@@ -195,7 +195,7 @@ pub(super) fn unread(facts: &Facts) -> Vec<Finding> {
     found.collect()
 }
 
-/// Reports what is wrong with `TORCH_DISTRIBUTED_DEBUG`.
+/// Reports problems with `TORCH_DISTRIBUTED_DEBUG`.
 pub(super) fn debug(facts: &Facts) -> Vec<Finding> {
     let Some(value) = facts.variable("TORCH_DISTRIBUTED_DEBUG") else {
         return Vec::new();
@@ -206,20 +206,20 @@ pub(super) fn debug(facts: &Facts) -> Vec<Finding> {
             Note,
             "debug-detail",
             "TORCH_DISTRIBUTED_DEBUG=DETAIL wraps every group",
-            "it checks that ranks call alike, costs time, and in torch 2.11 makes coalesced functional collectives raise",
-            "unset it for anything but the search for a mismatch",
+            "it checks that all ranks make the same calls, which costs time, and in torch 2.11 makes coalesced functional collectives raise",
+            "unset it, unless you search for mismatched collectives",
         )],
         _ => vec![Finding::new(
             Fault,
             "debug-invalid",
-            format!("TORCH_DISTRIBUTED_DEBUG={value} is none of OFF, INFO, DETAIL"),
+            format!("TORCH_DISTRIBUTED_DEBUG={value} is not one of OFF, INFO, DETAIL"),
             "import torch.distributed raises ValueError",
             "set it to OFF, INFO or DETAIL, or unset it",
         )],
     }
 }
 
-/// Reports what is wrong with oneCCL's variables, read as oneCCL reads them.
+/// Reports problems with oneCCL's variables, which are parsed as oneCCL does.
 pub(super) fn oneccl(facts: &Facts) -> Vec<Finding> {
     let mut found = Vec::new();
     if let Some(value) = facts.variable("CCL_LOG_LEVEL")
@@ -228,9 +228,9 @@ pub(super) fn oneccl(facts: &Facts) -> Vec<Finding> {
         found.push(Finding::new(
             Fault,
             "ccl-log-level-invalid",
-            format!("CCL_LOG_LEVEL={value} is none of error, warn, info, debug, trace"),
+            format!("CCL_LOG_LEVEL={value} is not one of error, warn, info, debug, trace"),
             "oneCCL ends the process at start",
-            "use one of these; error says least",
+            "use one of these; error logs least",
         ));
     }
     match facts.variable("CCL_ATL_TRANSPORT") {
@@ -244,7 +244,7 @@ pub(super) fn oneccl(facts: &Facts) -> Vec<Finding> {
                 found.push(Finding::new(
                     Fault,
                     "ccl-mpi-without-mpirun",
-                    "CCL_ATL_TRANSPORT=mpi, and no mpirun has started this process",
+                    "CCL_ATL_TRANSPORT=mpi, but mpirun has not started this process",
                     "oneCCL then initialises MPI by itself and fails",
                     "CCL_ATL_TRANSPORT=ofi with torchrun, or start the ranks with mpirun",
                 ));
@@ -254,7 +254,7 @@ pub(super) fn oneccl(facts: &Facts) -> Vec<Finding> {
         Some(value) => found.push(Finding::new(
             Fault,
             "ccl-transport-invalid",
-            format!("CCL_ATL_TRANSPORT={value} is none of ofi, mpi"),
+            format!("CCL_ATL_TRANSPORT={value} is not ofi or mpi"),
             "oneCCL ends the process at start",
             "CCL_ATL_TRANSPORT=ofi",
         )),
@@ -262,7 +262,7 @@ pub(super) fn oneccl(facts: &Facts) -> Vec<Finding> {
     found
 }
 
-/// Reports what is wrong with `PJRT_DEVICE`.
+/// Reports problems with `PJRT_DEVICE`.
 pub(super) fn pjrt(facts: &Facts) -> Vec<Finding> {
     const KNOWN: &[&str] = &["CPU", "CUDA", "GPU", "ROCM", "TPU", "NEURON", "XPU"];
     let unknown = facts
@@ -272,7 +272,7 @@ pub(super) fn pjrt(facts: &Facts) -> Vec<Finding> {
         Finding::new(
             Fault,
             "pjrt-device-unknown",
-            format!("PJRT_DEVICE={value} is none of {}", KNOWN.join(", ")),
+            format!("PJRT_DEVICE={value} is not one of {}", KNOWN.join(", ")),
             "torch_xla raises at the first use of a device, unless a plugin of that name is registered",
             "write it in capitals, as one of these",
         )
@@ -297,7 +297,7 @@ pub(super) fn threads(facts: &Facts) -> Vec<Finding> {
             Note,
             "threads-unset",
             format!("OMP_NUM_THREADS is not set, with {ranks} ranks on {cores} cores"),
-            "every rank starts a thread for each core; torchrun sets 1 for that reason",
+            "every rank starts a thread for each core; torchrun sets 1 to prevent that",
             format!("OMP_NUM_THREADS={}", (cores / ranks).max(1)),
         )],
         (Some(_), Some(threads)) if threads.saturating_mul(ranks) > cores.max(ranks) => {
@@ -305,7 +305,7 @@ pub(super) fn threads(facts: &Facts) -> Vec<Finding> {
                 Warning,
                 "threads-too-many",
                 format!("OMP_NUM_THREADS={threads} with {ranks} ranks on {cores} cores"),
-                "ranks take the cores from each other, and collectives wait for the last",
+                "ranks compete for the cores, and collectives wait for the slowest",
                 format!("OMP_NUM_THREADS={}", (cores / ranks).max(1)),
             )]
         }
