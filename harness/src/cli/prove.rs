@@ -1,4 +1,4 @@
-//! `allranks prove`: the suite against its mutants, with a line for each as it falls, and the kill matrix at the end.
+//! `allranks prove`: runs the suite against its mutants, with a line for each result, and writes the kill matrix.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -28,11 +28,11 @@ use allranks_runner::run::{Interrupt, Session, Settings};
 use allranks_runner::world::Driver;
 use allranks_suite::plan;
 
-/// Characters shown of a summary.
+/// The number of characters that are shown of a summary.
 const SUMMARY: usize = 160;
 
-/// Proves. Exits with 0 if every mutant is killed as the index says and nothing is unexpected without a bug; with 1 if
-/// not; with 4 if it was interrupted; with 10 if the harness or the machine failed on the way.
+/// Runs `allranks prove`. Exits with 0 if every mutant is killed as the index says and nothing is unexpected without a bug; with
+/// 1 if not; with 4 if it was interrupted; with 10 if the harness or the machine failed on the way.
 pub fn prove(
     arguments: &ProveArguments,
     out: &mut impl Write,
@@ -107,7 +107,7 @@ pub fn prove(
         }
     }
     let ended = runtime.block_on(running);
-    ended.map_err(|error| Failure::Harness(format!("the proof broke off: {error}")))??;
+    ended.map_err(|error| Failure::Harness(format!("the proof panicked: {error}")))??;
     kills.sort_by_key(|kill| order.get(&kill.name).copied());
     std::fs::remove_dir_all(folder.join("driver"))?;
 
@@ -119,7 +119,7 @@ pub fn prove(
     Ok(exit)
 }
 
-/// Writes the end of a proof, its pages and its summary. `is_whole`: all mutants were tried.
+/// Writes the end record of a proof, its pages and its summary. `is_whole` is true if all mutants were tried.
 fn conclude(
     (head, healthy, kills): (&Head, Option<&Healthy>, &[Kill]),
     took: Duration,
@@ -146,14 +146,14 @@ fn conclude(
     }
     write_unkilled(kills, folder, out)?;
     if is_whole {
-        // A few mutants say nothing of the requirements of all.
+        // Some of the mutants cannot show which requirements are proved.
         write_requirements(head, &matrix, out)?;
     }
     writeln!(out, "{}", prove::wrong_values_line(&matrix.wrong_values()))?;
     write_summary(head, healthy, &tail, folder, out)
 }
 
-/// Returns how the worlds of the proof are run.
+/// Returns the settings for the worlds of the proof.
 fn settings(arguments: &ProveArguments, folder: &Path) -> Result<Settings, Failure> {
     let python = probe::python(arguments.python.as_deref());
     Ok(Settings {
@@ -209,7 +209,7 @@ fn report_healthy(healthy: &Healthy, err: &mut impl Write) -> Result<(), Failure
         writeln!(err, "false alarm: {}", clip(&one_line(alarm), SUMMARY))?;
     }
     for issue in &healthy.issues {
-        writeln!(err, "trouble: {}", clip(&one_line(issue), SUMMARY))?;
+        writeln!(err, "problem: {}", clip(&one_line(issue), SUMMARY))?;
     }
     writeln!(
         err,
@@ -220,7 +220,7 @@ fn report_healthy(healthy: &Healthy, err: &mut impl Write) -> Result<(), Failure
     Ok(())
 }
 
-/// Writes a line on the last mutant that was tried.
+/// Writes a line about the last mutant that was tried.
 fn report_mutant(
     kills: &[Kill],
     planned: u64,
@@ -260,7 +260,7 @@ fn report_mutant(
     }
     writeln!(err)?;
     for issue in &kill.issues {
-        writeln!(err, "    trouble: {}", clip(&one_line(issue), SUMMARY))?;
+        writeln!(err, "    problem: {}", clip(&one_line(issue), SUMMARY))?;
     }
     err.flush()?;
     Ok(())
@@ -322,7 +322,7 @@ fn write_requirements(
     let (unproven, unproven_ids) = list(|status| *status == MatrixStatus::Unproven);
     writeln!(
         out,
-        "{} requirements: {alone} with a mutant that only their checks see, {shared} with a reason why there is none",
+        "{} requirements: {alone} with a mutant that only their checks see, {shared} with a reason why no such mutant exists",
         matrix.requirements.len()
     )?;
     if together > 0 {
@@ -331,7 +331,7 @@ fn write_requirements(
     if elsewhere > 0 {
         writeln!(
             out,
-            "  {elsewhere} that {} cannot be asked for, as the matrix says: {elsewhere_ids}",
+            "  {elsewhere} that {} cannot test, as the matrix says: {elsewhere_ids}",
             head.backend
         )?;
     }

@@ -1,4 +1,4 @@
-//! `allranks repro ID`: one check as a single Python file that needs only torch.
+//! `allranks repro`: writes one check as a single Python file that needs only torch.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::Write;
@@ -57,11 +57,11 @@ pub fn repro(
     Ok(Exit::AsExpected)
 }
 
-/// Writes scripts of a run's failures that are known or waived into a folder: for each expectation or waiver, of its failed checks
-/// that of the smallest world. Those that there can be no script of are left out. Returns the number of scripts.
+/// Writes a reproducer for each expectation or waiver that matched in a run: of its failed checks, the one in the smallest world.
+/// Checks that have no reproducer are left out. Returns the number of reproducers.
 ///
 /// # Errors
-/// The suite, with the files that the run was given, cannot be loaded; or a script not be written.
+/// The suite with the run's input files cannot be loaded, or a reproducer cannot be written.
 pub fn write_excused(run: &Results, folder: &Path) -> Result<usize, Failure> {
     let mut failures = BTreeMap::<(&str, Option<&str>), &CheckRecord>::new();
     let excused =
@@ -107,13 +107,13 @@ pub fn write_excused(run: &Results, folder: &Path) -> Result<usize, Failure> {
     Ok(count)
 }
 
-/// Where scripts are written.
+/// What is needed to write reproducers.
 struct ReproContext {
     suite: Suite,
-    /// Torch's version; empty if there is none.
+    /// The version of torch; empty if there is none.
     torch: String,
     python: PathBuf,
-    /// Whether to look for a smaller check that fails in the same way.
+    /// True if a smaller check that fails in the same way is searched for.
     shrink: bool,
     seed: u64,
     command: Vec<String>,
@@ -193,7 +193,7 @@ impl ReproContext {
         Ok(())
     }
 
-    /// Returns the script of a recorded failure; `None` if there can be none.
+    /// Returns the reproducer of a recorded failure; `None` if there can be none.
     fn of_record(&self, record: &CheckRecord) -> Option<String> {
         let torch = &record.column.torch;
         let plan = locate::plan_id(&self.suite, Some(torch), record.id.as_str());
@@ -217,8 +217,8 @@ impl ReproContext {
             .or_else(|| reproducer(&with_numel(check, FEW_ELEMENTS)?, Some(FEW_ELEMENTS)))
     }
 
-    /// Writes one script for each entry of the expectations that holds for this torch: of its checks the one in the smallest
-    /// world with the fewest elements. An entry for which there can be none is named, with the reason.
+    /// Writes one reproducer for each entry of the expectations that holds for this torch: that of its check in the smallest
+    /// world with the fewest elements. Prints the entries that have none, with the reason.
     fn known_failures(&self, folder: &Path, out: &mut impl Write) -> Result<(), Failure> {
         std::fs::create_dir_all(folder)?;
         let mut names = BTreeSet::new();
@@ -241,7 +241,7 @@ impl ReproContext {
             {
                 text = self.known_failure(entry, scenario, check, Some(&few));
             }
-            // A script that cannot be written does not prevent the others.
+            // The others are written even if one cannot be.
             let text = match text {
                 Ok(text) => text,
                 Err(why) => {
@@ -264,14 +264,14 @@ impl ReproContext {
         Ok(())
     }
 
-    /// Returns, by the place of an expectation, the one of its checks in the smallest world with the fewest elements, without a device if
-    /// there is one.
+    /// Returns for each expectation, by file and line, its check in the smallest world with the fewest elements. Checks on the
+    /// host come before those on devices.
     fn smallest<'a>(&'a self, plan: &'a Plan) -> HashMap<&'a str, (&'a Scenario, &'a Check)> {
         let size = |(scenario, check): &(&Scenario, &Check)| {
             let needs_device = scenario.platform.evidence != Evidence::Host;
             let world = (scenario.world_size, check.group.size());
             let is_part = check.group.name != "world";
-            // A script counts for as many elements as an op has whose step names no number.
+            // A script counts as having the default number of elements.
             let numel = check.op().map_or(33, |op| op.extent.numel());
             (needs_device, world, is_part, numel, check.index)
         };
@@ -280,7 +280,7 @@ impl ReproContext {
             checks.map(move |check| (scenario, check))
         });
         let mut smallest: HashMap<&str, (&Scenario, &Check)> = HashMap::new();
-        // A program is its own reproduction.
+        // A program is its own reproducer.
         let has_script = |check: &Check| check.program_check().is_none() && check.stack().is_none();
         for found in checks.filter(|(_, check)| has_script(check)) {
             if let Some(entry) = self.entry(found.0, found.1, &self.torch) {
@@ -293,7 +293,7 @@ impl ReproContext {
         smallest
     }
 
-    /// Returns the script of a known failure. Its last line but a few is the command that writes it again.
+    /// Returns the reproducer of a known failure. Its docstring ends with the command that writes it again.
     fn known_failure(
         &self,
         entry: &Entry,
@@ -325,7 +325,7 @@ impl ReproContext {
             .find(&Point::of(scenario, torch, Some(check)))
     }
 
-    /// Returns a smaller check that fails in the same way here, if one is wanted and there is one.
+    /// Returns a smaller check that fails here in the same way; `None` if there is none, or [`shrink`](Self::shrink) is false.
     fn shrunk(
         &self,
         scenario: &Scenario,
@@ -352,8 +352,7 @@ impl ReproContext {
                 deadline_s,
             )?)
         };
-        // A script takes long to fail, and its data are as small as its author wanted them: only what is tedious to read
-        // is made smaller, once.
+        // A script takes long to fail, and its data are usually small already: it is tried only once, if its text is long.
         let candidates: Vec<Check> = match check.script() {
             Some(_) => {
                 let text = self.reproducer(
@@ -421,7 +420,7 @@ impl ReproContext {
     }
 }
 
-/// Returns how large a check's tensors are, in words.
+/// Returns the size of a check's tensors as text.
 fn elements(check: &Check) -> String {
     match check.op() {
         Some(op) => format!("{} elements", op.extent.numel()),
@@ -429,7 +428,7 @@ fn elements(check: &Check) -> String {
     }
 }
 
-/// Returns the name of the file for a known failure, without its ending.
+/// Returns the file name for a known failure, without its ending.
 fn file_stem(entry: &Entry, scenario: &Scenario, check: &Check) -> String {
     let class = match entry.outcomes[0] {
         Outcome::Mismatch => entry.classes.first(),
@@ -449,7 +448,7 @@ fn file_stem(entry: &Entry, scenario: &Scenario, check: &Check) -> String {
     format!("{case}.{}.{kind}", words.join("."))
 }
 
-/// Adds what a run recorded of the check to the notes.
+/// Adds a recorded result to the notes.
 fn note_record(notes: &mut Notes, record: &CheckRecord) {
     let class = record
         .class
@@ -462,7 +461,7 @@ fn note_record(notes: &mut Notes, record: &CheckRecord) {
         .unwrap_or_default();
 }
 
-/// Adds what an expectation says to the notes.
+/// Adds an expectation to the notes.
 fn note_expectation(notes: &mut Notes, entry: &Entry) {
     let outcomes: Vec<_> = entry
         .outcomes

@@ -1,4 +1,4 @@
-//! Mutants above c10d: bugs that no check of c10d's own functions may detect, so that only checks above c10d kill them.
+//! Mutants above c10d: bugs that no check of c10d's functions may detect, so that only checks of the layers above kill them.
 
 use super::kill::is_unexpected;
 use allranks_model::outcome::Verdict;
@@ -6,11 +6,11 @@ use allranks_model::record::CheckRecord;
 
 /// The case with one check of each op of c10d.
 pub(super) const EACH_OP: &str = "collectives/smoke";
-/// What the ids of checks above c10d begin with.
+/// The prefix of the ids of checks above c10d.
 const STACK: &str = "stack/";
 
-/// Returns what is wrong with a mutant above c10d: a check of c10d's own functions saw it, or none was tried on it. `None` if
-/// nothing is.
+/// Returns what is wrong with a mutant above c10d: a check of c10d's functions detected it, or none was run. `None` if nothing is
+/// wrong.
 pub(super) fn seen_in_c10d<'a>(checks: impl Iterator<Item = &'a CheckRecord>) -> Option<String> {
     visible_to_c10d(checks.map(|check| (check.id.as_str(), check.verdict)))
 }

@@ -6,7 +6,7 @@ use super::kill::is_unexpected;
 use allranks_model::outcome::Outcome;
 use allranks_model::record::{CheckRecord, FORMAT};
 
-/// The result of the backend without a bug in every check that any mutant meets.
+/// The result of the backend without a bug, in all checks that any mutant meets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Healthy {
     /// The version of this format: [`FORMAT`].

@@ -1,5 +1,5 @@
-//! `kills.html`: the kill matrix as one file that opens from disk, without a network, a server or a script. Mutants are
-//! rows and requirements columns; a cell says what the checks of that requirement made of that mutant.
+//! Renders `kills.html`: the kill matrix as one file that needs no network, server or script. Mutants are rows and requirements
+//! columns; a cell shows what the checks of the requirement reported of the mutant.
 //!
 //! Names and summaries may come from a rank, so all text is cleaned and escaped.
 
@@ -13,10 +13,10 @@ use super::record::Head;
 use allranks_report::text::{clip, one_line};
 
 const STYLE: &str = include_str!("kills.css");
-/// Characters told of a check.
+/// The number of characters that are shown of a summary.
 const SUMMARY: usize = 300;
 
-/// Renders the page. `healthy` is none if the proof did not get that far.
+/// Renders the page. `healthy` is `None` if the proof ended before that result.
 #[must_use]
 pub fn render(head: &Head, healthy: Option<&Healthy>, kills: &[Kill]) -> String {
     let mut page = String::new();
@@ -169,7 +169,7 @@ fn sign(kill: &Kill, broken: bool, seen: Option<&RequirementReport>) -> (&'stati
     }
 }
 
-/// `3 of 8 checks: 2 × mismatch no-op, 1 × crash`.
+/// Returns a report as text: `3 of 8 checks: 2 × mismatch no-op, 1 × crash`.
 fn seen_text(seen: &RequirementReport) -> String {
     let findings: Vec<String> = seen
         .findings

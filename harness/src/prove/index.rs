@@ -1,5 +1,5 @@
-//! The files of `fixtures/mutants`: which mutants there are, how each must be reported, and for which requirements no
-//! mutant can be theirs alone.
+//! Reads the files of `fixtures/mutants`: the mutants, how each must be reported, and the requirements that cannot have a mutant
+//! of their own.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -53,17 +53,17 @@ pub struct Mutant {
     /// The number of units in the shortest failing sequence, if the check is a random sequence.
     #[serde(default)]
     pub shrinks_to: Option<usize>,
-    /// True if no check of c10d's own functions may see it: it is tried on a check of each op, too, and on all shared checks but
-    /// the stack's cases.
+    /// True if no check of c10d's functions may detect it. It is then also tried on a check of each op, and on the shared checks
+    /// without the cases of the stack.
     #[serde(default)]
     pub above_c10d: bool,
-    /// The public report of such a bug; `None` if none is known.
+    /// The URL of a public report of such a bug; `None` if none is known.
     #[serde(default)]
     pub source: Option<String>,
 }
 
 impl Mutant {
-    /// Returns true if, by the index, its worlds end early: by a hang or by the death of a rank.
+    /// Returns true if the index expects a hang or a crash, so that its worlds end early.
     #[must_use]
     pub fn loses_worlds(&self) -> bool {
         matches!(self.outcome, Outcome::Hang | Outcome::Crash)
@@ -71,7 +71,7 @@ impl Mutant {
     }
 }
 
-/// A requirement that no mutant breaks alone.
+/// A requirement without a mutant that only its checks detect.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Shared {
@@ -87,11 +87,11 @@ struct PanelFile {
     leave_out: Vec<ExcludedCase>,
 }
 
-/// Cases that the quick shared checks do without.
+/// Cases that the quick shared checks leave out.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ExcludedCase {
-    /// A case's id; a trailing `/**` takes everything below.
+    /// A case's id; with a trailing `/**`, all cases below.
     case: String,
     /// Why.
     #[expect(dead_code, reason = "for people; checked for its form by being here")]
@@ -111,10 +111,10 @@ pub struct Index {
 }
 
 impl Index {
-    /// Reads a folder of mutants. Only its index must be there.
+    /// Reads a folder of mutants. Only its index must exist.
     ///
     /// # Errors
-    /// Everything wrong with its files.
+    /// All problems of its files.
     pub fn load(folder: &Path) -> Result<Self, Vec<Diagnostic>> {
         let path = folder.join(INDEX);
         let mutants: Vec<Mutant> = yaml::load(&path)?.0;
@@ -197,7 +197,7 @@ impl Index {
     }
 }
 
-/// Returns a file that need not be there.
+/// Reads a file that may be missing; then its default is returned.
 fn optional<T: Default + serde::de::DeserializeOwned>(path: &Path) -> Result<T, Vec<Diagnostic>> {
     if path.exists() {
         Ok(yaml::load(path)?.0)

@@ -1,4 +1,4 @@
-//! Judges one mutant by its records: whether it is killed, by what, and what else saw it.
+//! Judges one mutant by its records: whether it is killed, by which check, and what else detected it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use allranks_model::outcome::{Outcome, Verdict};
 use allranks_model::rank_line::RankLine;
 use allranks_model::record::{CheckRecord, Difference, FORMAT};
 
-/// What became of a mutant.
+/// The outcome of a mutant.
 #[derive(
     Clone,
     Copy,
@@ -27,9 +27,9 @@ use allranks_model::record::{CheckRecord, Difference, FORMAT};
 #[serde(rename_all = "kebab-case")]
 #[strum(serialize_all = "kebab-case")]
 pub enum MutantOutcome {
-    /// A check of the requirement it breaks failed, just as the index says.
+    /// A check of the requirement that it breaks failed as the index says.
     Killed,
-    /// A check of that requirement failed, but was called something else.
+    /// A check of that requirement failed, but with another outcome or class.
     Misnamed,
     /// Only checks of other requirements failed.
     #[strum(serialize = "killed incidentally only")]
@@ -42,7 +42,7 @@ pub enum MutantOutcome {
 }
 
 impl MutantOutcome {
-    /// Returns the word for it in reports.
+    /// Returns its name in reports.
     #[must_use]
     pub fn word(self) -> &'static str {
         self.into()
@@ -56,7 +56,7 @@ pub struct RequirementReport {
     pub checks: u64,
     /// The number of these checks that failed.
     pub failed: u64,
-    /// What these checks reported, `mismatch no-op`, each with its count.
+    /// What these checks reported (`mismatch no-op`), each with its count.
     pub findings: BTreeMap<String, u64>,
 }
 
@@ -72,7 +72,7 @@ pub struct KillingCheck {
     /// The first element that was wrong; `None` if none was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub difference: Option<Difference>,
-    /// What it reported of each rank: of a world that hangs, where each rank is. May be empty.
+    /// What it reported of each rank, such as where each rank of a hanging world is. May be empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ranks: Vec<RankLine>,
 }
@@ -90,10 +90,10 @@ pub struct Kill {
     pub breaks: RequirementId,
     /// What its checks must report, written as in [`KillingCheck::finding`].
     pub expected: String,
-    /// The public report of such a bug; `None` if none is known.
+    /// The URL of a public report of such a bug; `None` if none is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
-    /// What became of it. In JSON the field is `fate`.
+    /// Its outcome. In JSON the field is `fate`.
     #[serde(rename = "fate")]
     pub outcome: MutantOutcome,
     /// True if every check that failed covers the requirement it breaks, and the shared checks were not stopped early.
@@ -129,11 +129,11 @@ pub fn is_unexpected(verdict: Verdict) -> bool {
     }
 }
 
-/// Returns the name of what a check reported: outcome and class, or that a file is stale.
+/// Returns what a check reported as text: outcome and class, or an unexpected pass.
 fn called(verdict: Verdict, outcome: Outcome, class: Option<&str>) -> String {
     match (verdict, class) {
         (Verdict::UnexpectedPass, _) => "unexpected-pass".to_owned(),
-        // Some classes only repeat the outcome.
+        // The class may be the same word as the outcome.
         (_, Some(class)) if class != outcome.name() => format!("{outcome} {class}"),
         _ => outcome.to_string(),
     }
@@ -161,7 +161,7 @@ impl Kill {
                 && check.class == mutant.class
                 && check.covers.contains(&mutant.breaks)
         };
-        // A check may be among both; its own is the one that counts.
+        // If a check is in both sets, its own result counts.
         let mut ids = BTreeSet::new();
         let all: Vec<&CheckRecord> = own
             .iter()

@@ -1,4 +1,4 @@
-//! `kills.md`: the kill matrix as a section for a CI job's page or a document.
+//! Renders `kills.md`: the kill matrix as a section for a CI job's page or a document.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use super::matrix::{Matrix, MatrixStatus, WrongValues};
 use super::record::{Head, MutantCounts};
 use allranks_report::text::{counted, one_line};
 
-/// Renders the section. `healthy` is none if the proof did not get that far.
+/// Renders the section. `healthy` is `None` if the proof ended before that result.
 #[must_use]
 pub fn render(head: &Head, healthy: Option<&Healthy>, kills: &[Kill]) -> String {
     let matrix = Matrix::of(head, kills);
@@ -42,7 +42,7 @@ pub fn summary_line(counts: &MutantCounts, planned: u64) -> String {
     text
 }
 
-/// Returns how often wrong values got no class: `Wrong values: 300 mutants, 4 (1.3 %) unclassified; ...`.
+/// Returns the numbers of wrong values without a class: `Wrong values: 300 mutants, 4 (1.3 %) unclassified; ...`.
 #[must_use]
 pub fn wrong_values_line(counts: &WrongValues) -> String {
     let share = |part: u64, whole: u64| {
@@ -170,12 +170,12 @@ fn mutants(text: &mut String, kills: &[Kill]) -> std::fmt::Result {
     Ok(())
 }
 
-/// Text of a rank as code, in one line.
+/// Formats the text of a rank as inline code.
 fn code(text: &str) -> String {
     format!("`{}`", one_line(text).replace('`', "'"))
 }
 
-/// Text in a cell of a table.
+/// Escapes a text for a table cell.
 fn cell(text: &str) -> String {
     one_line(text).replace('|', "\\|").replace('<', "&lt;")
 }

@@ -1,4 +1,4 @@
-//! The kill matrix: the results of all mutants, and what they prove of each requirement.
+//! Builds the kill matrix: the results of all mutants, and what they prove about each requirement.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,34 +7,34 @@ use super::record::{Head, MutantCounts};
 use allranks_model::names::RequirementId;
 use allranks_model::outcome::Outcome;
 
-/// The class of wrong values that no model of a bug explains.
+/// The class of wrong values that no bug model explains.
 const UNCLASSIFIED: &str = "unclassified";
 
-/// What is proved of a requirement's checks.
+/// What is proved about a requirement's checks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MatrixStatus {
-    /// These mutants break it and are killed, and only its checks see them.
+    /// These mutants break it and are killed, and only its checks detect them.
     Alone(Vec<String>),
-    /// Killed mutants break it, but other checks see each of them too; the index says why that is so.
+    /// Killed mutants break it, but other checks detect each of them too; the reason in the index.
     Shared(String),
-    /// Killed mutants break it, other checks see each of them too, and the index gives no reason.
+    /// Killed mutants break it, other checks detect each of them too, and the index gives no reason.
     Together,
-    /// No mutant was killed, nor can be: the backend that is given bugs cannot be asked for it. Why, and where it is checked.
+    /// The backend of the mutants cannot be checked for it; the reason, and the cases that check other backends.
     Elsewhere(String),
     /// No mutant that breaks it was killed.
     Unproven,
 }
 
-/// The kill matrix: what is proved of each requirement, and by which mutants.
+/// The kill matrix: what is proved about each requirement, and by which mutants.
 #[derive(Clone, Debug)]
 pub struct Matrix<'a> {
     /// The results of the mutants, in the order of the index.
     pub kills: &'a [Kill],
-    /// Every requirement that is known, covered or broken, in order, with what is proved of it.
+    /// All requirements that are known, covered or broken, in order, with what is proved about them.
     pub requirements: BTreeMap<RequirementId, MatrixStatus>,
 }
 
-/// How often wrong values got no class, in the checks of the requirements that the mutants break.
+/// The numbers of mutants and checks with wrong values, and of those without a class, among checks of the broken requirements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WrongValues {
     /// The number of mutants with wrong values.
@@ -93,8 +93,8 @@ impl<'a> Matrix<'a> {
             .map(|(id, _)| id)
     }
 
-    /// Returns the shared requirements whose reason is out of date: they have a mutant of their own, or are not
-    /// known.
+    /// Returns the requirements whose reason for sharing mutants is out of date: they have a mutant of their own, or do not
+    /// exist.
     #[must_use]
     pub fn stale<'h>(&self, head: &'h Head) -> Vec<&'h RequirementId> {
         let is_stale = |id: &&RequirementId| {

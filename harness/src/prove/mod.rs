@@ -1,12 +1,12 @@
-//! The proof that the suite can fail: every mutant of `fixtures/mutants`, a backend with one seeded bug, must be seen by
-//! a check of the requirement it breaks, under the name the bug must be given.
+//! Proves that the suite can fail: every mutant of `fixtures/mutants`, a backend with one seeded bug, must be detected by a check
+//! of the requirement that it breaks, and reported with the class that its entry demands.
 //!
 //! In: an [`Index`] of mutants and the suite. Out: a [`Kill`] for each mutant, and of all of them the kill matrix, mutant
-//! × requirement × what the checks called it.
+//! × requirement × what the checks reported.
 //!
-//! A mutant meets two sets of checks: those its entry names, which must see it, and a [`SharedChecks`], the same for all, which
-//! shows what else sees it. All worlds come from one session: torch is imported once, and a mutant is no more than an
-//! environment variable of its ranks.
+//! A mutant meets two sets of checks: those that its entry names, which must detect it, and the [`SharedChecks`], the same for
+//! all, which show what else detects it. All worlds come from one session: torch is imported once, and an environment variable of
+//! the ranks selects the mutant.
 //!
 //! | module     | holds                                                                      |
 //! |------------|----------------------------------------------------------------------------|

@@ -28,7 +28,7 @@ use allranks_suite::plan::{Scenario, Selection, Target};
 use allranks_suite::platform::Platform;
 use allranks_yaml::Diagnostic;
 
-/// Devices that the suite's simulated platforms have.
+/// The number of devices of the suite's simulated platforms.
 const DEVICES: u32 = 8;
 /// The platform on which mutants are loaded unless their entry names another.
 pub const MUTANT_PLATFORM: &str = "cpu";
@@ -37,18 +37,18 @@ const VARIABLE: &str = "ALLRANKS_MUTANT";
 /// The number of mutants tried at once; their worlds share the session's budget. More would not help: shared checks are many
 /// worlds each.
 const MUTANTS_AT_ONCE: usize = 4;
-/// The number of worlds that one scenario of the shared checks may use up.
+/// The number of worlds that one scenario of the shared checks may use.
 const SHARED_WORLDS: u32 = 4;
 /// The number of worlds that a mutant which is known to lose worlds may lose in the shared checks.
 const MAX_LOST_WORLDS: usize = 3;
-/// The deadline of the shared checks for mutants that must hang anyway, seconds: so long without any progress is a hang, and the
-/// others are not held up for the half minute that a case allows.
+/// The deadline of the shared checks, in seconds, for mutants that are expected to hang. It is shorter than that of a case, so
+/// that a hang does not hold up the other mutants.
 const SHORT_DEADLINE: f64 = 10.0;
 
-/// The duration from which on a failing check is taken to have waited for the library's own timeout.
+/// A failing check that takes at least this long is assumed to have waited for the library's own timeout.
 const LIBRARY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The mutants and checks of a proof, worked out before anything runs.
+/// The mutants and checks of a proof, planned before anything runs.
 #[derive(Debug)]
 pub struct ProofPlan {
     /// The mutants.
@@ -64,10 +64,10 @@ pub struct ProofPlan {
 }
 
 impl ProofPlan {
-    /// Works out what to try: the mutants of an index, and the shared checks.
+    /// Plans a proof: the mutants of an index, and the shared checks.
     ///
     /// # Errors
-    /// Everything wrong with files of the index.
+    /// All problems of the files of the index.
     pub fn new(
         suite: Suite,
         index: Index,
@@ -148,7 +148,8 @@ impl ProofPlan {
         }
     }
 
-    /// Returns what the backend that is given bugs cannot be asked for: why not, and the cases that ask those that can be.
+    /// Returns the requirements for which the backend of the mutants cannot be checked, each with the reason and the cases that
+    /// check other backends.
     fn untestable(&self) -> BTreeMap<RequirementId, String> {
         let requirements = self.suite.requirements.iter();
         let absent = requirements.filter_map(|one| {
@@ -161,7 +162,7 @@ impl ProofPlan {
             let cases: Vec<&str> = cases.map(|case| case.id.as_str()).collect();
             Some((
                 one.id.clone(),
-                format!("{why}; asked elsewhere by {}", cases.join(", ")),
+                format!("{why}; tested elsewhere by {}", cases.join(", ")),
             ))
         });
         absent.collect()
@@ -199,7 +200,7 @@ impl ProofPlan {
         };
         let selection = Selection {
             world_sizes: vec![mutant.size],
-            // Parsed when the index was read.
+            // The filter was parsed when the index was read.
             filters: mutant.filter.parse().into_iter().collect(),
             ..Selection::default()
         };
@@ -262,7 +263,7 @@ impl ProofPlan {
     }
 }
 
-/// Returns the first backend of a platform. Its devices are not counted: simulated ones are enough for every mutant.
+/// Returns the first backend of a platform. The number of devices is fixed, because simulated ones are enough for every mutant.
 fn target(suite: &Suite, name: &str) -> Option<Target> {
     let platform = suite.platforms.iter().find(|one| one.name == name)?;
     let backend = platform.backends.keys().next()?;
@@ -319,7 +320,7 @@ impl Proof {
         events: mpsc::UnboundedSender<Event>,
     ) -> io::Result<()> {
         let healthy = self.try_healthy(&mutants).await?;
-        // The receiver may be gone; the proof goes on to its end all the same.
+        // The receiver may be gone; the proof continues to its end.
         let _ = events.send(Event::Healthy(healthy));
         let permits = Arc::new(Semaphore::new(MUTANTS_AT_ONCE));
         let mut tasks: JoinSet<io::Result<()>> = JoinSet::new();
@@ -451,8 +452,8 @@ impl Proof {
         Ok((records, stopped))
     }
 
-    /// Runs the shared checks for a mutant that is known to lose worlds, one scenario after the other: what is seen before it stops is then
-    /// the same every time, up to the first hang or a few deaths.
+    /// Runs the shared checks for a mutant that is known to lose worlds, one scenario after the other, up to the first hang or a
+    /// few lost worlds. So the results are the same each time.
     async fn run_shared_in_turn(
         &self,
         folder: PathBuf,
@@ -484,8 +485,8 @@ impl Proof {
     }
 }
 
-/// Returns true if a check hangs, in its steps or in init, that should not, or would have hung without the library's own timeout.
-/// What this decides is when the shared checks are stopped, and nothing else.
+/// Returns true if a check hangs unexpectedly, or would have hung without the library's own timeout. This only decides when the
+/// shared checks are stopped.
 fn has_unexpected_hang(check: &CheckRecord) -> bool {
     let hangs = check.outcome == Outcome::Hang || check.class.as_deref() == Some("hang");
     let waited = Duration::from_micros(check.duration_us) >= LIBRARY_TIMEOUT;
@@ -505,7 +506,7 @@ async fn run_concurrently(
     }
     let mut all = Vec::new();
     while let Some(records) = tasks.join_next().await {
-        // A scenario in which the harness breaks has records all the same.
+        // A scenario in which the harness fails has records, too.
         let Ok(records) = records else { continue };
         let records: Vec<CheckRecord> = checks(records).collect();
         watch(&records);

@@ -1,5 +1,5 @@
-//! `kills.jsonl`: a head, the healthy backend, one line for each mutant, and the sums over all. Its format is a
-//! contract like that of `results.jsonl`, and counted with it.
+//! The records of `kills.jsonl`: a head, the healthy backend, one line for each mutant, and the totals. The format is a contract,
+//! and has the same version number as that of `results.jsonl`.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -20,17 +20,17 @@ pub const FILE_NAME: &str = "kills.jsonl";
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "kebab-case")]
 pub enum MatrixRecord {
-    /// The first.
+    /// The first line.
     Prove(Head),
     /// The backend without a bug.
     Healthy(Healthy),
-    /// A mutant.
+    /// The result of a mutant.
     Mutant(Box<Kill>),
-    /// The last; a file without one belongs to a proof that was cut off.
+    /// The last line; a proof that was cut off has none.
     End(Tail),
 }
 
-/// The first line of `kills.jsonl`: what was tried, and with what.
+/// The first line of `kills.jsonl`: the parameters of the proof.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
     /// The version of this format: [`allranks_model::record::FORMAT`].
@@ -52,19 +52,19 @@ pub struct Head {
     pub mutants: u64,
     /// Every requirement of the suite, with its sentence.
     pub requirements: BTreeMap<RequirementId, String>,
-    /// Requirements that no mutant breaks alone, with the reason.
+    /// Requirements without a mutant that only their checks detect, with the reason.
     pub shared: BTreeMap<RequirementId, String>,
-    /// Requirements that the backend cannot be asked for, with the reason and the cases that ask others.
+    /// Requirements for which the backend cannot be checked, with the reason and the cases that check other backends.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub elsewhere: BTreeMap<RequirementId, String>,
 }
 
-/// The sums over all mutants.
+/// The last line of `kills.jsonl`: the totals over all mutants.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tail {
     /// The version of this format: [`allranks_model::record::FORMAT`].
     pub format: u32,
-    /// Version of torch, as the ranks said.
+    /// The version of torch that the ranks reported.
     pub torch: String,
     /// Number of mutants by outcome.
     pub tally: MutantCounts,
@@ -86,11 +86,11 @@ pub struct MutantCounts {
     pub incidental: u64,
     /// The number of mutants that [`super::MutantOutcome::Survived`].
     pub survived: u64,
-    /// [`super::MutantOutcome::Untried`], or never begun.
+    /// The number of mutants that were [`super::MutantOutcome::Untried`] or never begun.
     pub untried: u64,
 }
 
-/// Appends lines, each of which reaches the operating system at once.
+/// Appends lines to `kills.jsonl` without buffering.
 #[derive(Debug)]
 pub struct Writer(File);
 
@@ -98,7 +98,7 @@ impl Writer {
     /// Starts the file in a folder.
     ///
     /// # Errors
-    /// It exists, or cannot be made.
+    /// The file exists, or cannot be made.
     pub fn create(folder: &Path) -> io::Result<Self> {
         let path = folder.join(FILE_NAME);
         let file = OpenOptions::new().append(true).create_new(true).open(path);
@@ -108,7 +108,7 @@ impl Writer {
     /// Appends a line.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The line cannot be written.
     pub fn append(&mut self, line: &MatrixRecord) -> io::Result<()> {
         let mut bytes = serde_json::to_vec(line).map_err(io::Error::other)?;
         bytes.push(b'\n');

@@ -1,10 +1,10 @@
-//! Chooses the shared checks (`--panel`): those that every mutant meets besides its own, so that the matrix shows what else
-//! detects it.
+//! Chooses the shared checks (`--panel`), which every mutant meets besides its own, so that the matrix shows what else detects
+//! it.
 //!
-//! The quick shared checks are worked out from the suite, so they grow with it: as few scenarios as touch every requirement, in
-//! worlds of the largest size where there are such, and of each a first and a last check of every pair of requirement
-//! and call. Scripts are not among them: where ranks wait for each other between calls, any bug that makes a call block looks
-//! like a hang, which costs a deadline and says nothing about the requirement. `core` has them.
+//! The quick shared checks are derived from the suite: the fewest scenarios that cover every requirement, preferably in the
+//! largest worlds, and in each of them the first and the last check of every pair of requirement and call. Scripts are left out:
+//! their ranks wait for each other between calls, so every bug that blocks a call costs a deadline and shows nothing about the
+//! requirement. `core` includes them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,14 +17,14 @@ use allranks_suite::plan::{Check, Scenario};
 
 /// World sizes of the shared checks.
 pub const SIZES: &[u32] = &[1, 2, 3];
-/// The profile that they are chosen from.
+/// The profile that the shared checks are chosen from.
 pub const PROFILE: &str = "core";
 
 /// The shared checks that every mutant meets: the value of `--panel`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum SharedChecks {
-    /// Nothing.
+    /// No shared checks.
     None,
     /// A few checks of every requirement.
     Quick,
@@ -32,7 +32,7 @@ pub enum SharedChecks {
     Core,
 }
 
-/// Returns the scenarios of profile core with the shared checks, cut down to them.
+/// Returns the scenarios of profile core, reduced to the shared checks.
 #[must_use]
 pub fn choose(which: SharedChecks, core: Vec<Scenario>) -> Vec<Scenario> {
     match which {
@@ -42,7 +42,7 @@ pub fn choose(which: SharedChecks, core: Vec<Scenario>) -> Vec<Scenario> {
     }
 }
 
-/// What a check shows: a requirement, by one call, granted or refused.
+/// What a check covers: a requirement, a call, and whether the call is refused.
 type Point<'a> = (&'a RequirementId, &'a str, bool);
 
 fn points(check: &Check) -> impl Iterator<Item = Point<'_>> {
@@ -52,8 +52,8 @@ fn points(check: &Check) -> impl Iterator<Item = Point<'_>> {
     check.covers.iter().map(move |id| (id, call, refused))
 }
 
-/// Leaves out the scenarios that run a program. Each takes seconds, and mutants that break the requirements of programs name such
-/// checks themselves.
+/// Leaves out the scenarios that run a program: each takes seconds, and mutants that break requirements of programs name such
+/// checks in their entries.
 fn without_programs(mut core: Vec<Scenario>) -> Vec<Scenario> {
     core.retain(|scenario| scenario.case.program.is_none());
     core
@@ -78,8 +78,7 @@ fn owned((id, call, refused): &Point<'_>) -> (RequirementId, String, bool) {
     ((*id).clone(), (*call).to_owned(), *refused)
 }
 
-/// Chooses a few scenarios that together have every requirement that any of them has and that was not seen before: each time
-/// the one that adds most.
+/// Chooses scenarios that together cover every requirement that is not in `seen`: repeatedly the one that adds most.
 fn cover(mut scenarios: Vec<Scenario>, seen: &mut BTreeSet<RequirementId>) -> Vec<Scenario> {
     let mut chosen = Vec::new();
     loop {
@@ -88,7 +87,7 @@ fn cover(mut scenarios: Vec<Scenario>, seen: &mut BTreeSet<RequirementId>) -> Ve
             let new: BTreeSet<_> = all.filter(|id| !seen.contains(*id)).collect();
             new.len()
         };
-        // The first of those that add most, so that the choice does not depend on anything else.
+        // The first of several that add equally many, so that the choice is deterministic.
         let best = (0..scenarios.len())
             .max_by_key(|index| (adds(&scenarios[*index]), std::cmp::Reverse(*index)));
         let Some(best) = best.filter(|index| adds(&scenarios[*index]) > 0) else {
@@ -101,7 +100,7 @@ fn cover(mut scenarios: Vec<Scenario>, seen: &mut BTreeSet<RequirementId>) -> Ve
     }
 }
 
-/// Returns the scenario with a first and a last check of each of its points.
+/// Returns the scenario with only the first and the last check of each of its points.
 fn thinned(mut scenario: Scenario) -> Scenario {
     let mut ends: BTreeMap<_, (usize, usize)> = BTreeMap::new();
     for (index, check) in scenario.checks.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! How short the failing sequence is that a run left beside its results.
+//! Measures the shrunk sequence that a run wrote beside its results.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use allranks_suite::case;
 use allranks_suite::case::{StepSpec, Verb};
 
-/// Returns the units of the one case in the folder: the ops it issues, and its messages.
+/// Returns the number of ops and messages of the only case in the folder.
 ///
 /// # Errors
-/// There is not one case, or it is not a script; for people.
+/// The folder does not have exactly one case, or it is not a script. The text is for people.
 pub(super) fn shrunk_units(folder: &Path) -> Result<usize, String> {
     let unread = |error: std::io::Error| format!("{}: {error}", folder.display());
     let entries = fs::read_dir(folder).map_err(unread)?;

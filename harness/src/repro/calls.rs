@@ -1,7 +1,7 @@
 //! Writes calls as a person would write them.
 //!
-//! In: a rank's step, its expected tensors, what its calls must answer. Out: lines of Python that use the script's own names:
-//! `t["input"]` is a tensor, `group` the group, `OBJECTS[rank]` what the rank passes, `ANSWERS[rank]` what it must get. In
+//! In: a rank's step, its expected tensors, the values that its calls must return. Out: lines of Python that use the names of the
+//! file: `t["input"]` is a tensor, `group` the group, `OBJECTS[rank]` what the rank passes, `ANSWERS[rank]` what it must get. In
 //! a script, where there are several of all, they have the name of their op: `t["a.input"]`, `work_a`, `OBJECTS_a[rank]`.
 
 use serde_json::Value;
@@ -32,10 +32,9 @@ pub(super) fn new_group(
 pub(super) struct Code {
     /// The lines of code, without indentation.
     pub lines: Vec<String>,
-    /// The object that it passes to a collective of objects; `Some(None)` if it passes none, `None` if it calls no
-    /// such collective.
+    /// The object that it passes to an object collective; `Some(None)` if it passes none, `None` if it makes no such call.
     pub object: Option<Option<Value>>,
-    /// The object that the collective must give it; `None` if it must give none.
+    /// The object that the collective must return to it; `None` if it must return none.
     pub answer: Option<Value>,
 }
 
@@ -82,7 +81,7 @@ fn makes_work(call: &Call) -> bool {
     }
 }
 
-/// Returns true if a script cannot make the call, because its tensors are too large to be written down.
+/// Returns true if a reproducer cannot make the call, because its tensors are too large to be written down.
 pub(super) fn is_too_large(call: &Call) -> bool {
     matches!(call, Call::Grow { .. } | Call::Windows { .. })
 }
@@ -133,7 +132,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// `OBJECTS[rank]`, `ANSWERS[rank]`.
+    /// Returns the Python expression for the rank's entry of a table: `OBJECTS[rank]`.
     fn table(&self, name: &str) -> String {
         match self.name {
             "" => format!("{name}[rank]"),
@@ -231,7 +230,7 @@ impl<'a> Writer<'a> {
                     _ => self.plain(call, arguments),
                 }
             }
-            // The opening and the end of a world are written by the script itself.
+            // Init and teardown are written by other modules.
             Call::Prepare { .. }
             | Call::InitProcessGroup { .. }
             | Call::NewGroup { .. }
@@ -291,7 +290,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Writes a list of messages that are issued together, and the waits for them.
+    /// Writes `batch_isend_irecv` and the waits for its works.
     fn batch_isend_irecv(&mut self, group: &str, ops: &[P2pCall]) {
         self.line("ops = [");
         for op in ops {
@@ -344,7 +343,7 @@ impl<'a> Writer<'a> {
         self.line(line);
     }
 
-    /// Writes the comparison of what a call gave with the objects that it must give.
+    /// Writes the comparison of the returned objects with the expected ones.
     fn expect(&mut self, what: &str, answer: Option<&Answer>) {
         if let Some(Answer::Objects(value)) = answer {
             self.code.answer = Some(value.clone());
@@ -361,7 +360,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Tensors of a kind that only torch knows of.
+    /// Writes the conversion of tensors to another kind.
     fn tensors_as(&mut self, kind: TensorKind, tensors: &[usize]) {
         match kind {
             TensorKind::Plain => {}
@@ -493,7 +492,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// `dist.NAME(ARGUMENTS, group=group, async_op=True)`.
+    /// Returns the Python call: `dist.NAME(ARGUMENTS, group=group, async_op=True)`.
     fn written(&self, call: &Call, mut arguments: Vec<String>) -> String {
         let value = serde_json::to_value(call).unwrap_or_default();
         let group = value["group"].as_str().and_then(|group| self.group(group));
@@ -539,7 +538,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Returns the expression behind a tensor's name that gives a part of it; `None` if it is no simple part.
+/// Returns the Python index expression that selects a part of a tensor; `None` if no simple one does.
 fn part(whole: &Tensor, view: &Tensor) -> Option<String> {
     if whole == view {
         return Some(String::new());

@@ -1,4 +1,4 @@
-//! Writes the docstring of a reproducer: which promise it holds the library to, what was seen, how to run it.
+//! Writes the docstring of a reproducer: the requirement that it checks, what was seen, how to run it.
 
 use super::script_program::{can_use_torchrun, has_early_end};
 use super::{Notes, Subject};
@@ -6,12 +6,12 @@ use allranks_model::capability::Declared;
 use allranks_model::op_check::OpCheck;
 use allranks_suite::plan::Check;
 
-/// Columns of text.
+/// The width of a line, in characters.
 const WIDTH: usize = 116;
-/// Where what stands behind a word begins.
+/// The column after the label of a line.
 const INDENT: usize = 10;
 
-/// Returns the script's docstring.
+/// Returns the docstring.
 pub(super) fn header(subject: &Subject<'_>, notes: &Notes) -> String {
     let scenario = subject.scenario;
     let script = subject.check.and_then(|check| check.script());
@@ -76,12 +76,12 @@ pub(super) fn header(subject: &Subject<'_>, notes: &Notes) -> String {
     format!("\"\"\"{text}\"\"\"\n")
 }
 
-/// Returns a check in words.
+/// Describes a check.
 fn describe_check(check: &Check) -> String {
     let name = |op: &OpCheck| op.op.name().to_owned();
     let mut words: Vec<String> = check.op().map(name).into_iter().collect();
-    let told = |axis: &str| !matches!(axis, "call" | "method" | "numel");
-    for (axis, value) in check.params.iter().filter(|(axis, _)| told(axis)) {
+    let is_shown = |axis: &str| !matches!(axis, "call" | "method" | "numel");
+    for (axis, value) in check.params.iter().filter(|(axis, _)| is_shown(axis)) {
         words.push(match axis.as_str() {
             "dtype" | "op" => value.clone(),
             _ => format!("{axis} {value}"),
@@ -96,7 +96,7 @@ fn describe_check(check: &Check) -> String {
     words.join(", ")
 }
 
-/// Text in lines; those after the first are indented, and the first begins at column `from`.
+/// Wraps a text into lines. The first line begins at column `from`; the others are indented.
 fn wrap(text: &str, indent: usize, from: usize) -> String {
     let mut out = String::new();
     let mut column = from;

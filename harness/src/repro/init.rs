@@ -9,8 +9,8 @@ use allranks_model::recipe::{DeviceId, SetDevice};
 use allranks_model::store::StoreMethod;
 use allranks_suite::plan::Scenario;
 
-/// Writes `init_process_group` and the groups that the check needs; without a check, all groups of the scenario, and what each rank
-/// must be told of its place in them.
+/// Writes `init_process_group` and the groups that the check needs. Without a check: all groups of the scenario, and the
+/// comparison of each rank's group rank and group size.
 pub(super) fn init(out: &mut String, subject: &Subject<'_>) {
     let scenario = subject.scenario;
     out.push('\n');
@@ -63,7 +63,7 @@ fn init_process_group(out: &mut String, scenario: &Scenario, is_script: bool) {
     }
     let explicit = "rank=rank, world_size=int(os.environ[\"WORLD_SIZE\"])";
     let port = "int(os.environ['MASTER_PORT'])";
-    // A script has a store of its own at the port after it.
+    // A script has its own store at the next port.
     let next = if is_script { 2 } else { 1 };
     let how = match scenario.init.method {
         StoreMethod::Env => None,
@@ -117,7 +117,7 @@ fn create(out: &mut String, scenario: &Scenario, name: &str, group: &Group) {
     };
     let line = format!("{name} = {made}\n");
     if scenario.refuses(group) {
-        // It must raise on members, and later lines have no use for it.
+        // It must raise on members, so later lines do not use it.
         put(
             out,
             format_args!(
@@ -129,7 +129,7 @@ fn create(out: &mut String, scenario: &Scenario, name: &str, group: &Group) {
     out.push_str(&line);
 }
 
-/// Writes the creation of all groups, and the comparison of each rank's place in them.
+/// Writes the creation of all groups, and the comparison of each rank's group rank and group size.
 fn all_groups(out: &mut String, scenario: &Scenario, groups: &[&Group]) {
     let with_members = || {
         groups

@@ -4,13 +4,13 @@ use serde_json::Value;
 
 use allranks_model::dtype::{DType, DTypeKind};
 
-/// The length of the longest line of a script, in characters.
+/// The longest line of a reproducer, in characters.
 pub(super) const WIDTH: usize = 118;
-/// Texts in objects that are longer are written as a formula.
+/// The longest text in an object that is written out, in characters. A longer one is written as a formula.
 const LONGEST_TEXT: usize = 200;
 
-/// Returns a tensor's elements: a list of numbers if Python reads the very same elements from it, else all bytes in hexadecimal.
-/// The script's `values` takes either.
+/// Returns a tensor's elements: a list of numbers if Python reads the same bits from it, else all bytes in hexadecimal. The
+/// reproducer's function `values` takes either.
 pub(super) fn elements(dtype: DType, bytes: &[u8]) -> String {
     let numbers: Option<Vec<String>> = bytes
         .chunks_exact(dtype.size())
@@ -25,7 +25,7 @@ pub(super) fn elements(dtype: DType, bytes: &[u8]) -> String {
     }
 }
 
-/// Returns an element as a number that `torch.tensor(.., dtype)` makes the same bits of; none if there is none.
+/// Returns an element as a number from which `torch.tensor(.., dtype)` makes the same bits; `None` if there is none.
 fn number(dtype: DType, bytes: &[u8]) -> Option<String> {
     let signed = |bits: u32| -> i64 {
         let mut word = [0; 8];
@@ -54,7 +54,7 @@ fn number(dtype: DType, bytes: &[u8]) -> Option<String> {
             }
             DType::Float16 => plain(half::f16::from_le_bytes(bytes.try_into().ok()?).to_f64()),
             DType::Bfloat16 => plain(half::bf16::from_le_bytes(bytes.try_into().ok()?).to_f64()),
-            // Python's torch cannot make all of them from numbers.
+            // torch cannot make all of these values from Python numbers.
             _ => None,
         },
         DTypeKind::Complex => {
@@ -64,7 +64,7 @@ fn number(dtype: DType, bytes: &[u8]) -> Option<String> {
                 _ => bytes.try_into().ok().map(f64::from_le_bytes),
             };
             let (re, im) = (part(re)?, part(im)?);
-            // `-0.0+1j` is a sum in Python, and loses the sign.
+            // In Python `-0.0+1j` is a sum, which loses the sign of the zero.
             let is_kept =
                 |value: f64| value.is_finite() && !(value == 0.0 && value.is_sign_negative());
             (is_kept(re) && is_kept(im)).then(|| format!("{re:?}{im:+?}j"))
@@ -72,8 +72,8 @@ fn number(dtype: DType, bytes: &[u8]) -> Option<String> {
     }
 }
 
-/// Python objects as literals. Long texts are written as formulas: `text(7, 100997)` is the seventh of them, of that
-/// length; the same text gets the same formula.
+/// Writes Python objects as literals. Long texts become formulas: `text(7, 100997)` is the seventh text, with that length. Equal
+/// texts get the same formula.
 #[derive(Debug, Default)]
 pub(super) struct Objects {
     texts: Vec<String>,
@@ -116,7 +116,8 @@ impl Objects {
     }
 }
 
-/// Returns a text. JSON's escapes are Python's, except for characters beyond the first plane, which Python takes as they are.
+/// Returns a text as a Python literal. JSON's escapes are valid in Python, except for characters beyond the first plane, which
+/// are written as they are.
 pub(super) fn text(text: &str) -> String {
     serde_json::to_string(text).unwrap_or_default()
 }
@@ -138,8 +139,8 @@ pub(super) fn list<T: ToString>(numbers: impl IntoIterator<Item = T>) -> String 
     format!("[{}]", numbers.join(", "))
 }
 
-/// Returns a literal inside brackets, broken into lines at its spaces where it is too long; `indent` is that of the lines that
-/// follow the first. Texts have no breakable spaces: where one would be broken, the line stays long.
+/// Breaks a literal in brackets into lines at spaces, if it is too long. `indent` is that of the lines after the first. Texts are
+/// not broken.
 pub(super) fn wrapped(line: &str, indent: usize) -> String {
     let mut out = String::new();
     let mut length = 0;

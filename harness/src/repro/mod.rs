@@ -1,12 +1,12 @@
-//! Reproductions: one check as a single Python file that runs under plain `torchrun`, needs nothing but torch, and says
-//! on every rank what must come and what came. For a vendor's issue tracker.
+//! Writes reproducers: one check as a single Python file for a vendor's issue tracker. It runs under plain `torchrun`, needs
+//! nothing but torch, and prints on every rank the expected and the actual result.
 //!
 //! In: a scenario of the plan, one of its checks (or none, for its initialisation and teardown), and what is known of
 //! the failure. Out: the text of the file. The data are the check's own. Only [`trial`] runs anything.
 //!
 //! | module | writes |
 //! |---|---|
-//! | `header` | what it is about, for people |
+//! | `header` | the docstring |
 //! | `init` | `init_process_group` and the groups |
 //! | `tables` | what each rank holds, passes, and must get |
 //! | `calls` | the calls as a person would write them |
@@ -14,7 +14,7 @@
 //! | `literal` | Python literals |
 //! | `template/` | what is the same in all of them |
 //!
-//! `shrink` names smaller checks, `trial` runs a script to see whether it fails.
+//! `shrink` makes smaller checks, `trial` runs a reproducer to see whether it fails.
 
 mod calls;
 mod header;
@@ -60,10 +60,10 @@ const PLACE: &str = "storages, t = {}, {}\nfor name in TENSORS[rank]:\n    stora
 const COMPARE: &str = "if not problems:\n    for name in TENSORS[rank]:\n        compare(name)\n";
 const CLOSING: &str = include_str!("template/closing.py");
 
-/// The largest script, in bytes: what a tracker takes as an attachment, and an editor opens.
+/// The largest reproducer, in bytes: issue trackers and editors cannot handle larger ones.
 const LARGEST: usize = 1 << 20;
 
-/// The check, or the scenario, that a script reproduces.
+/// The check, or the scenario, that a file reproduces.
 #[derive(Clone, Copy, Debug)]
 pub struct Subject<'a> {
     /// The scenario, which describes the world.
@@ -91,30 +91,32 @@ pub struct Notes {
     pub command: String,
 }
 
-/// Why there is no script.
+/// Why there is no reproducer.
 #[derive(Debug, Error)]
 pub enum ReproError {
     /// The check has no expected value.
     #[error(transparent)]
     Unpreparable(#[from] Unpreparable),
-    /// It is a script that contradicts itself.
+    /// The check is a script that cannot be compiled.
     #[error("{0}")]
     Unstaged(String),
-    /// Its ranks run a program of the user's.
+    /// Its ranks run a program.
     #[error("the program itself is the reproduction")]
     Program,
-    /// It is about a layer above c10d, which the Python driver uses.
-    #[error("a layer's check has no script yet; `allranks run` with its id repeats it")]
+    /// It checks a layer above c10d, for which no reproducers are written.
+    #[error(
+        "checks of layers above c10d have no reproducer; `allranks run` with the id repeats the check"
+    )]
     Stack,
-    /// Its tensors are made large while it runs.
-    #[error("its tensors are too large for a script")]
+    /// Its tensors grow while it runs, beyond what can be written down.
+    #[error("its tensors are too large for a reproducer")]
     Grown,
     /// Its data are too large to be written down.
-    #[error("its data would make a script of {0} bytes")]
+    #[error("the reproducer would have {0} bytes")]
     TooLarge(usize),
 }
 
-/// Returns the Python script that reproduces the subject.
+/// Returns the text of the reproducer.
 ///
 /// # Errors
 /// The check has no expected value, or too much data.
@@ -167,7 +169,7 @@ pub fn reproducer(subject: &Subject<'_>, notes: &Notes) -> Result<String, ReproE
     sized(out)
 }
 
-/// A file around the moves of a script.
+/// Renders the reproducer of a check that is a script.
 fn render_script_program(
     subject: &Subject<'_>,
     notes: &Notes,
@@ -342,7 +344,7 @@ fn imports(out: &mut String, scenario: &Scenario, check: Option<&Check>, more: &
     }
 }
 
-/// The index of a rank's device, as an expression.
+/// Returns the Python expression for the index of a rank's device.
 fn index_of_device(platform: &Platform) -> String {
     let rank = "int(os.environ[\"LOCAL_RANK\"])";
     match platform.ranks_per_device.get() {
@@ -351,7 +353,7 @@ fn index_of_device(platform: &Platform) -> String {
     }
 }
 
-/// The calls, and the results that they must have.
+/// Writes the calls and the comparison of their results.
 fn body(out: &mut String, scenario: &Scenario, check: &Check, codes: &[Code], has_tensors: bool) {
     out.push('\n');
     if has_tensors {
@@ -407,7 +409,7 @@ fn group_argument(check: &Check) -> String {
     }
 }
 
-/// Each rank's lines, once for all ranks that have the same.
+/// Writes the lines of each rank; ranks with the same lines share a branch.
 fn branches(out: &mut String, codes: &[Code]) {
     let mut kinds: Vec<(Vec<usize>, &[String])> = Vec::new();
     for (rank, code) in codes.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Makes smaller checks from a large one. Whether they fail like it, only a trial can say.
+//! Makes smaller checks from a large one. Only a trial shows whether they fail in the same way.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use allranks_model::axes::{Extent, Layout};
 use allranks_model::op_check::OpCheck;
 use allranks_suite::plan::{Check, CheckKind, Script};
 
-/// Sizes to try, from the smallest. One element hides much: strides, order, the tail.
+/// The numbers of elements to try, from the smallest. One element would hide bugs of strides, order and tails.
 const SIZES: &[u64] = &[2, 3, 5, 8, 16, 17, 33, 67];
 
 /// Returns the check with this number of elements; `None` if it has no such number, or cannot have this one. In a

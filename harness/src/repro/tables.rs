@@ -1,4 +1,4 @@
-//! The tables of a reproducer: for each rank its tensors, the objects that it passes, and those that it must get.
+//! Writes the tables of a reproducer: for each rank its tensors, the objects that it passes, and those that it must receive.
 
 use super::calls::Code;
 use super::literal::{Objects, elements, tuple, wrapped};
@@ -22,7 +22,7 @@ pub(super) struct OpTensors {
     pub is_judged: bool,
 }
 
-/// The objects that collectives of objects are given, and those that they must give.
+/// The objects that object collectives take and must return.
 #[derive(Debug)]
 pub(super) struct OpObjects {
     /// The suffix of the tables' names, after `OBJECTS` and `ANSWERS`.
@@ -31,7 +31,7 @@ pub(super) struct OpObjects {
     pub codes: Vec<Code>,
 }
 
-/// The tables of a script as Python text, and the helper functions that they need.
+/// The tables of a reproducer as Python text, and the helper functions that they need.
 #[derive(Debug, Default)]
 pub(super) struct Tables {
     /// The text of the table in Python.
@@ -40,13 +40,13 @@ pub(super) struct Tables {
     pub has_tensors: bool,
     /// True if objects hold `text(..)`.
     pub has_texts: bool,
-    /// Whether some numbers may be a little off.
+    /// True if some numbers have a tolerance.
     has_tolerance: bool,
-    /// Whether some tensors are not compared.
+    /// True if some tensors are not compared.
     has_unjudged: bool,
-    /// Whether some tensors are of stride 0.
+    /// True if some tensors have stride 0.
     has_expanded: bool,
-    /// Whether some elements are written as bytes.
+    /// True if some elements are written as bytes.
     has_bytes: bool,
 }
 
@@ -102,7 +102,7 @@ impl Tables {
                 parts.iter().flat_map(of).collect()
             })
             .collect();
-        // Outside of names, only bytes are texts in a row.
+        // Apart from names, only bytes are written as texts.
         self.has_bytes = rows
             .iter()
             .flatten()
@@ -139,7 +139,7 @@ impl Tables {
         line("}");
     }
 
-    /// Returns the functions that make and compare tensors, as far as these tables need them.
+    /// Returns the Python functions that make and compare the tensors of these tables.
     pub(super) fn functions(&self) -> String {
         let tolerance = if self.has_tolerance {
             "    elif tolerance:\n        tensor.copy_(near(t[name].detach(), tensor, *tolerance))\n"
@@ -221,7 +221,7 @@ impl Tables {
     }
 }
 
-/// Returns how far elements may be off: one number if it is the same for all, a list otherwise.
+/// Returns the tolerances of elements: one number if it is the same for all, otherwise a list.
 fn tolerances(bounds: &[f64]) -> String {
     let number = |bound: &f64| match bound.is_finite() {
         true => format!("{bound:?}"),

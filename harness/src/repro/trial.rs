@@ -1,4 +1,4 @@
-//! Runs a reproducer to try it: starts its ranks side by side, without a launcher, to see whether and how it fails.
+//! Runs a reproducer to see whether and how it fails: starts its ranks without a launcher.
 
 use std::io::{self, Read, Seek};
 use std::path::Path;
@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 
 use allranks_model::names::WorldSize;
 
-/// How a script ended.
+/// How a reproducer ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TrialOutcome {
-    /// Every rank said "as expected" and ended with exit code 0.
+    /// Every rank printed "as expected" and ended with exit code 0.
     AsExpected,
-    /// Some rank holds or got what it must not.
+    /// A rank has wrong values.
     Wrong,
-    /// A call raised, or did not where it must.
+    /// A call raised unexpectedly, or did not raise as expected.
     Raised,
     /// A call did not return.
     Hung,
@@ -23,17 +23,17 @@ pub enum TrialOutcome {
     Died,
 }
 
-/// How often ranks are looked at.
+/// The time between two looks at the ranks.
 const PERIOD: Duration = Duration::from_millis(20);
-/// How long the others may take when one has failed.
+/// How long the other ranks may run after one has failed.
 const AFTER_A_FAILURE: Duration = Duration::from_secs(5);
-/// What a script needs besides its own deadline.
+/// The time limit of a reproducer beyond its own deadline, for start and teardown.
 const MARGIN: Duration = Duration::from_secs(60);
 
-/// Runs a script on this host. The ranks meet at `port`, which must be free.
+/// Runs a reproducer on this host. `port` is the port of its rendezvous, and must be free.
 ///
 /// # Errors
-/// The script could not be written or started.
+/// The file could not be written or a rank not started.
 pub fn trial(
     python: &Path,
     script: &str,
@@ -72,7 +72,7 @@ pub fn trial(
                 *code = rank.try_wait()?.map(|status| status.code());
             }
         }
-        // A rank that died leaves the others waiting for it.
+        // If a rank died, the others may wait for it forever.
         if codes.contains(&Some(None)) {
             return Ok(TrialOutcome::Died);
         }
@@ -95,13 +95,13 @@ pub fn trial(
     })
 }
 
-/// Processes that do not outlive this.
+/// The processes of the ranks, which are killed when this is dropped.
 struct Ranks(Vec<Child>);
 
 impl Drop for Ranks {
     fn drop(&mut self) {
         for rank in &mut self.0 {
-            // It may have ended by itself.
+            // The process may have ended already.
             let _ = rank.kill();
             let _ = rank.wait();
         }

@@ -1,4 +1,4 @@
-//! The suite that the binary carries, and the checkout that takes its place.
+//! The suite that the binary carries. In a checkout, the checkout's files are used instead.
 
 use std::io;
 use std::path::Path;
@@ -12,7 +12,7 @@ pub(super) static MUTANTS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/embedded/
 pub(super) static PROGRAMS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/embedded/programs");
 pub(super) static EXPECTATIONS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/embedded/expectations");
 
-/// Returns whether the current folder is a checkout of the suite.
+/// Returns true if the current folder is a checkout of the suite.
 pub(super) fn in_checkout() -> bool {
     Path::new("cases/requirements.yaml").is_file() && Path::new("fixtures/platforms").is_dir()
 }

@@ -1,4 +1,4 @@
-//! Which suite and driver this is: the commit, and digests of the files.
+//! The identity of suite and driver: the commit, and digests of the files.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -26,8 +26,8 @@ pub fn driver_digest(files: &[(String, Vec<u8>)]) -> String {
     format!("{:x}", hash.finalize())
 }
 
-/// Returns which suite this is, without the driver: that of the checkout in the current folder, if there is one, else the
-/// binary's own.
+/// Returns the identity of the suite, without the driver: that of the checkout in the current folder, or else of the binary's
+/// own.
 ///
 /// # Errors
 /// A file of the checkout cannot be read.
@@ -52,7 +52,7 @@ pub fn identity() -> io::Result<SuiteIdentity> {
     })
 }
 
-/// Returns which suite the binary carries, without the driver.
+/// Returns the identity of the suite that the binary carries, without the driver.
 #[must_use]
 pub fn own_identity() -> SuiteIdentity {
     let digest = |folders: &[&str], is_meant: &dyn Fn(&str) -> bool| {
@@ -95,7 +95,7 @@ fn is_expectation(path: &str) -> bool {
     path.starts_with("fixtures/expectations/") || path.starts_with("fixtures/sim/expectations/")
 }
 
-/// Returns the digest of files with their paths. What Python compiles is left out.
+/// Returns the digest of files and their paths. Compiled Python files are left out.
 fn digest_of(files: BTreeMap<String, Vec<u8>>, is_meant: &dyn Fn(&str) -> bool) -> String {
     let mut hash = Sha256::new();
     for (path, bytes) in files.iter().filter(|(path, _)| is_meant(path)) {
@@ -134,7 +134,7 @@ fn embedded_below(dir: &Dir<'_>, name: &str, files: &mut BTreeMap<String, Vec<u8
 
 /// Returns the commit of the checkout in the current folder; `None` if git does not tell.
 fn commit_of_checkout() -> Option<String> {
-    let said = Command::new("git")
+    let output = Command::new("git")
         .args([
             "describe",
             "--always",
@@ -144,8 +144,8 @@ fn commit_of_checkout() -> Option<String> {
         ])
         .output()
         .ok()?;
-    let commit = String::from_utf8(said.stdout).ok()?.trim().to_owned();
-    (said.status.success() && !commit.is_empty()).then_some(commit)
+    let commit = String::from_utf8(output.stdout).ok()?.trim().to_owned();
+    (output.status.success() && !commit.is_empty()).then_some(commit)
 }
 
 #[cfg(test)]

@@ -1,5 +1,4 @@
-//! The suite: cases, requirements, profiles, platforms and expectations, from a checkout or from the copies the
-//! binary carries.
+//! Loads the suite: cases, requirements, profiles, platforms and expectations, from a checkout or from the copies in the binary.
 
 mod embedded;
 mod identity;
@@ -20,16 +19,16 @@ use allranks_yaml::Diagnostic;
 use embedded::{CASES, EXPECTATIONS, MUTANTS, PLATFORMS, PROGRAMS, SIMULATED, in_checkout, unpack};
 pub use identity::{driver_digest, identity, own_identity};
 
-/// What to load; empty lists mean "what the suite has".
+/// What to load. An empty list means: what the suite has.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
     /// Case files and folders.
     pub cases: Vec<PathBuf>,
-    /// Further platform files and folders; they come on top of the suite's.
+    /// Platform files and folders besides the suite's.
     pub platforms: Vec<PathBuf>,
-    /// Expectation files and folders; they come on top of the suite's.
+    /// Expectation files and folders besides the suite's.
     pub expectations: Vec<PathBuf>,
-    /// Files of waivers, and folders of them; the suite has none.
+    /// Waiver files and folders; the suite itself has none.
     pub waivers: Vec<PathBuf>,
 }
 
@@ -44,34 +43,33 @@ pub struct Suite {
     pub profiles: Vec<Profile>,
     /// Platforms, in order of name.
     pub platforms: Vec<Arc<Platform>>,
-    /// Names of the platforms that are used only if they are asked for: the suite's own simulated ones, which exist on
-    /// every machine and say nothing about it.
+    /// Names of the platforms that are used only if they are named: the suite's simulated ones, which exist on every machine.
     pub on_request: BTreeSet<String>,
     /// Known failures and waivers.
     pub expectations: Arc<Expectations>,
-    /// Where the cases come from, for people.
+    /// Where the cases come from, as text.
     pub origin: String,
-    /// True if some of them are the copies in the binary, because the current folder is no checkout.
+    /// True if files are the copies in the binary, because the current folder is not a checkout.
     pub is_embedded: bool,
 }
 
-/// Why there is no suite.
+/// Why the suite cannot be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum SuiteError {
-    /// Files people wrote are wrong.
+    /// Files are invalid.
     #[error("{} problem(s) in case or platform files", .0.len())]
     Invalid(Vec<Diagnostic>),
-    /// The copies the binary carries cannot be unpacked.
+    /// The copies in the binary cannot be unpacked.
     #[error("cannot unpack the suite: {0}")]
     Io(#[from] io::Error),
 }
 
 impl Suite {
-    /// Loads what is asked for. With no cases named, those of the checkout in the current folder, if there is one,
-    /// else the binary's own, unpacked below `scratch`, which must outlive the run.
+    /// Loads a suite. If no cases are named, they are those of the checkout in the current folder, or else the binary's own,
+    /// which are unpacked below `scratch`. That folder must outlive the run.
     ///
     /// # Errors
-    /// Every problem in every file, or the reason why nothing could be unpacked.
+    /// All problems of all files, or the error of unpacking.
     pub fn load(request: &Request, scratch: &Path) -> Result<Self, SuiteError> {
         match in_checkout() {
             true => Self::load_below(request, Path::new(""), scratch),
@@ -79,7 +77,7 @@ impl Suite {
         }
     }
 
-    /// Loads the suite that the binary carries, whatever the current folder is, with the files that are asked for.
+    /// Loads the suite that the binary carries, even in a checkout, with the requested files.
     ///
     /// # Errors
     /// As for [`load`](Self::load).
@@ -161,15 +159,15 @@ impl Suite {
         }
     }
 
-    /// Returns the profile of that name; none if there is none.
+    /// Returns the profile with this name; `None` if there is none.
     #[must_use]
     pub fn profile(&self, name: &str) -> Option<&Profile> {
         self.profiles.iter().find(|profile| profile.name == name)
     }
 }
 
-/// Returns the file or folder that a case argument names: a path, or what a path or a case's id names in the suite below `root`,
-/// each with or without `.yaml`. Returns the argument itself if there is none of them.
+/// Returns the file or folder that a case argument names: a path, or a path or case id of the suite below `root`, each with or
+/// without `.yaml`. Returns the argument itself if none of them exists.
 fn case_path(argument: &Path, root: &Path) -> PathBuf {
     let mut with_extension = argument.as_os_str().to_owned();
     with_extension.push(".yaml");
@@ -191,7 +189,7 @@ fn is_own(path: &Path, root: &Path) -> bool {
 /// own, unpacked below `scratch` beside the cases that [`Suite::load`] unpacks there.
 ///
 /// # Errors
-/// They cannot be unpacked.
+/// The mutants cannot be unpacked.
 pub fn mutants(scratch: &Path) -> io::Result<PathBuf> {
     if in_checkout() {
         return Ok(PathBuf::from("fixtures/mutants"));

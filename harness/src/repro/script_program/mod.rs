@@ -1,8 +1,8 @@
 //! Writes the moves of a check that is a script, as a person would write them.
 //!
-//! In: a scenario and a check with a script. Out: Python: what stands before the moves (helpers that they use), the
-//! moves, and what follows them. Ranks keep in step over a store of their own; what several ranks do alike is written
-//! once, and each rank's moves stay in their order.
+//! In: a scenario and a check with a script. Out: Python code: the helpers that the moves use, the moves, and the end of the
+//! program. Ranks synchronise over a store of marks, which is separate from that of the world. Lines that several ranks share are
+//! written once, and each rank's moves stay in order.
 
 mod moves;
 
@@ -38,13 +38,13 @@ pub(super) struct ScriptProgram<'a> {
     marks: BTreeMap<&'a str, BTreeSet<Rank>>,
     /// The sources of the functions of `python` moves.
     functions: Vec<&'a str>,
-    /// The rank that holds the store of marks: one that stays and runs, if there is one.
+    /// The rank that hosts the store of marks: one that runs to the end, if there is one.
     host: Rank,
     /// The code of the moves.
     text: String,
 }
 
-/// An op that the script issues, and what has been written of it.
+/// An op that the script issues, and the state of its code.
 struct Op<'a> {
     check: &'a OpCheck,
     name: String,
@@ -57,7 +57,7 @@ struct Op<'a> {
     issued: BTreeSet<Rank>,
 }
 
-/// Returns true if a rank ends, or stops for good, in the middle of the script.
+/// Returns true if a rank ends, or is stopped for good, before the end of the script.
 pub(super) fn has_early_end(script: &Script) -> bool {
     script
         .moves
@@ -65,13 +65,13 @@ pub(super) fn has_early_end(script: &Script) -> bool {
         .any(|one| matches!(one.act, Act::Die(_) | Act::Exit(_) | Act::Freeze))
 }
 
-/// Returns true if `torchrun` may start the script: not if a rank ends before the others, because `torchrun` then
-/// ends the others too, and not if ranks initialise more than once, because its store remembers the first time.
+/// Returns true if `torchrun` can start the reproducer. It cannot if a rank ends before the others, because `torchrun` then ends
+/// all of them, or if ranks initialise more than once, because its store keeps the keys of the first init.
 pub(super) fn can_use_torchrun(scenario: &Scenario, script: &Script) -> bool {
     !has_early_end(script) && scenario.case.world.starts != Starts::Bare
 }
 
-/// Writes a script's moves and hands over its tables; `then` writes the file around them.
+/// Writes a script's moves and makes its tables. `then` writes the file around them.
 pub(super) fn script_program<T>(
     scenario: &Scenario,
     check: &Check,
@@ -189,7 +189,7 @@ fn first_labels(moves: &[Move]) -> BTreeMap<usize, &str> {
     labels
 }
 
-/// Returns the first rank that neither leaves nor is stopped; the first that stays, if there is none.
+/// Returns the first rank that neither ends early nor is stopped; if there is none, the first that does not end early.
 fn marks_host(scenario: &Scenario, script: &Script) -> Rank {
     let is_in = |rank: &Rank, stops: bool| {
         script.moves.iter().any(|one| {
@@ -209,7 +209,7 @@ fn marks_host(scenario: &Scenario, script: &Script) -> Rank {
 }
 
 impl<'a> ScriptProgram<'a> {
-    /// Ranks that are there at the end.
+    /// Returns the ranks that run to the end.
     fn staying(&self) -> Vec<Rank> {
         let leaves = |rank: &Rank| {
             self.script.moves.iter().any(|one| {
@@ -357,7 +357,7 @@ impl<'a> ScriptProgram<'a> {
         out.push_str("except Exception as error:\n    frame = traceback.extract_tb(error.__traceback__)[0]\n    problems.append(f\"raised in line {frame.lineno} ({frame.line}): {type(error).__name__}: {error}\")\n");
     }
 
-    /// Writes the end of the program: ranks wait for each other, and say that all went as expected.
+    /// Writes the end of the program: the remaining ranks wait for each other, and print "as expected".
     pub(super) fn after(&self, out: &mut String) {
         let staying = list(self.staying());
         if self.text.contains("somewhere=") {
@@ -411,7 +411,7 @@ impl<'a> ScriptProgram<'a> {
             }
             for (mut ranks, lines) in kinds {
                 ranks.sort_unstable();
-                // Ranks that have left do not reach this point.
+                // Ranks that have ended do not reach this line.
                 if ranks.iter().chain(&left).count() == everyone.len() {
                     ranks.clone_from(&everyone);
                 }

@@ -12,14 +12,14 @@ use allranks_suite::case::{ExpectSpec, InitMove, SteadySpec};
 use allranks_suite::plan::{Act, MessageAct, Move};
 use serde_json::Value;
 
-/// Ports after `MASTER_PORT` that the script itself takes: torchrun's, and that of the store for marks.
+/// The number of ports from `MASTER_PORT` on that a reproducer uses itself: torchrun's, and that of the store of marks.
 const PORTS: u32 = 2;
 
-/// One statement of a move: its lines. What a move expects is expected of each of its statements.
+/// The lines of one statement of a move. Each statement must meet the expectation of the move.
 type Statement = Vec<String>;
 
 impl<'a> ScriptProgram<'a> {
-    /// Returns the lines of the program for what a rank does in a move.
+    /// Returns the program lines of a rank for a move.
     pub(super) fn lines(
         &mut self,
         rank: Rank,
@@ -45,7 +45,7 @@ impl<'a> ScriptProgram<'a> {
         }
     }
 
-    /// Returns the statements of a move, without what is expected of how they go.
+    /// Returns the statements of a move, without their expectation.
     fn statements(&mut self, rank: Rank, one: &'a Move, calls: &[Vec<&[Call]>]) -> Vec<Statement> {
         let value = one.expect.as_ref().and_then(|expect| expect.value.as_ref());
         let line = match &one.act {
@@ -146,7 +146,7 @@ impl<'a> ScriptProgram<'a> {
         statements
     }
 
-    /// Returns a wait for each work that the rank has of these checks.
+    /// Returns a wait for each work of these checks that the rank has.
     fn wait(&self, rank: Rank, checks: &[usize], timeout_ms: Option<u64>) -> Vec<Statement> {
         let timeout = timeout_ms
             .map(|ms| format!("timedelta(milliseconds={ms})"))
@@ -157,7 +157,7 @@ impl<'a> ScriptProgram<'a> {
             .collect()
     }
 
-    /// Returns the functions of the threads in which the rank makes moves, and the call that runs them.
+    /// Returns a function for each thread of a `together` move, and the call that runs them.
     fn together(
         &mut self,
         rank: Rank,
@@ -190,7 +190,7 @@ impl<'a> ScriptProgram<'a> {
         works.map(|sub| writer.work(*sub)).collect()
     }
 
-    /// Returns the call of a `python` move: its source if that is one call, else that of a function made of it.
+    /// Returns the call of a `python` move: its source if that is one call, otherwise a call of a function with that source.
     fn python(&mut self, source: &'a str) -> String {
         let source = source.trim_end();
         if only_call(source).is_some() {
@@ -263,14 +263,14 @@ fn each(works: Vec<String>, statement: impl Fn(&str) -> Statement) -> Vec<Statem
     works.iter().map(|work| statement(work)).collect()
 }
 
-/// Compares what a work says of its completion.
+/// Returns the comparison of a work's `is_completed`.
 fn is_completed(work: &str, is: bool) -> String {
     let is = if is { "True" } else { "False" };
     let call = format!("{work}.is_completed()");
     format!("expect({}, {call}, {is})", text(&call))
 }
 
-/// Waits for the future of a work.
+/// Returns the wait for the future of a work.
 fn future(work: &str) -> Statement {
     vec![
         format!("future = {work}.get_future()"),
@@ -279,12 +279,12 @@ fn future(work: &str) -> Statement {
     ]
 }
 
-/// Drops the only reference to a work.
+/// Returns the statement that drops the only reference to a work.
 fn drop_work(work: &str) -> Statement {
     vec![format!("del {work}"), "gc.collect()".to_owned()]
 }
 
-/// Ends the process by a signal.
+/// Returns the statement that ends the process by a signal.
 fn die(signal: i32) -> Statement {
     vec![
         format!("say(\"dies of signal {signal}, as it is to\")"),
@@ -293,7 +293,7 @@ fn die(signal: i32) -> Statement {
     ]
 }
 
-/// Ends the process with an exit code.
+/// Returns the statement that ends the process with an exit code.
 fn exit(code: i32) -> Statement {
     vec![
         format!("say(\"leaves; its exit code must be {code}\")"),
@@ -309,7 +309,7 @@ fn group(name: &str) -> String {
     }
 }
 
-/// Compares what a call returns with the value that the move expects, if it expects one.
+/// Returns a call, with a comparison of its value if the move expects one.
 fn with_value(call: String, value: Option<&Value>) -> String {
     match value {
         Some(value) => format!(
@@ -321,7 +321,7 @@ fn with_value(call: String, value: Option<&Value>) -> String {
     }
 }
 
-/// Returns the line above a statement that must not simply return; none if it must.
+/// Returns the `with` line for a statement that must raise or may raise; `None` if it must return.
 fn must(expect: &ExpectSpec, what: &str) -> Option<String> {
     let mut arguments = vec![text(what)];
     if let Some(patterns) = &expect.raises {
@@ -342,7 +342,7 @@ fn must(expect: &ExpectSpec, what: &str) -> Option<String> {
     (arguments.len() > 1).then(|| format!("with must({}):", arguments.join(", ")))
 }
 
-/// Compares two censuses.
+/// Returns the comparison of two censuses.
 fn steady(spec: &SteadySpec) -> String {
     let (from, to) = (identifier(&spec.from), identifier(&spec.to));
     let mut arguments = vec![format!("census_{from}"), format!("census_{to}")];
@@ -358,7 +358,7 @@ fn steady(spec: &SteadySpec) -> String {
     format!("steady({})", arguments.join(", "))
 }
 
-/// Returns a name as a part of a Python name.
+/// Returns a name with all characters replaced that a Python name cannot have.
 fn identifier(name: &str) -> String {
     name.chars()
         .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
