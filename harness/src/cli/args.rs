@@ -36,7 +36,7 @@ Examples:
 const PROVE_EXIT_CODES: &str = "\
 Exit codes:
   0   every mutant is killed as the index says, and nothing is unexpected without a bug
-  1   a mutant is not, or something is unexpected without a bug
+  1   a mutant is not killed so, or something is unexpected without a bug
   2   usage, a bad index, or a folder that holds another proof
   3   there is no mutant
   4   interrupted
@@ -44,7 +44,7 @@ Exit codes:
 
 const DIAGNOSE_EXIT_CODES: &str = "\
 Exit codes:
-  0   no fault seen: every rank came through every phase, or a rank is slow and making progress
+  0   no fault seen: every rank finished every phase, or a rank is slow and making progress
   1   a verdict was given, even if it only says that ranks wait
   2   no such file, no logs in a folder, or nothing says which rank wrote them
   3   not known: no fault seen, but the logs do not show that every rank finished
@@ -68,7 +68,7 @@ Checks that were not run, are skipped, or fail in a way that is known or waived 
 const HISTORY_EXIT_CODES: &str = "\
 Exit codes:
   0   shown, or stored
-  2   usage, a file that is no history, or a run that is stored with other results
+  2   usage, a file that is not a history, or a run that is stored with other results
   3   no run is stored, or no check matches
   10  the file cannot be read or written
 
@@ -136,8 +136,8 @@ pub enum Command {
     /// from using the same ports and devices, and may be deleted when no run is active.
     #[command(after_help = EXIT_CODES)]
     Run(Box<RunArguments>),
-    /// List cases, or with --requirements the requirements and the cases that cover them. Looks for no device: a platform's file is
-    /// enough.
+    /// List cases, or with --requirements the requirements and the cases that cover them. Looks for no device: a platform's file
+    /// is enough.
     List(ListArguments),
     /// Show what `run` with the same options would run, and what it would leave out and why.
     Plan(PlanArguments),
@@ -173,15 +173,15 @@ pub enum Command {
     Merge(MergeArguments),
     /// Continue a run that was interrupted or killed: run what was not run, and make one result set of both.
     ///
-    /// Platforms, profile, seed and all other options are those of the run. Its records are copied into a new folder, which then has
-    /// every check once. What failed stays failed, unless --failed is given. Refused if the cases, the expectations, a platform, its
-    /// torch or its devices have changed.
+    /// Platforms, profile, seed and all other options are those of the run. Its records are copied into a new folder, which then
+    /// has every check once. What failed stays failed, unless --failed is given. Refused if the cases, the expectations, a
+    /// platform, its torch or its devices have changed.
     #[command(after_help = RERUN_EXIT_CODES)]
     Rerun(RerunArguments),
     /// Judge the results of a run again, by the expectations and platform files of today; nothing runs.
     ///
-    /// Use it after an entry was added to an expectations file, or a capability to a platform file. The outcomes stay as they were
-    /// recorded; the verdicts are made anew. Exit codes are those of `run`.
+    /// Use it after an entry was added to an expectations file, or a capability to a platform file. The outcomes stay as they
+    /// were recorded; the verdicts are made anew. Exit codes are those of `run`.
     Judge(JudgeArguments),
     /// Write a file of expectations with an entry for each unexpected failure of a run.
     #[command(after_help = EXPECTATIONS_EXIT_CODES)]
@@ -191,8 +191,8 @@ pub enum Command {
     Diff(DiffArguments),
     /// Pack two complete runs as a claim that others can verify without torch and without the devices.
     ///
-    /// The package has the product file, both runs with their logs, the platform, expectation and waiver files that they were given,
-    /// the environment, reproducers of the known and waived failures, and a manifest with the SHA-256 of every file.
+    /// The package has the product file, both runs with their logs, the platform, expectation and waiver files that they were
+    /// given, the environment, reproducers of the known and waived failures, and a manifest with the SHA-256 of every file.
     #[command(after_help = SUBMIT_HELP)]
     Submit(SubmitArguments),
     /// Verify a package: plan and judge its runs again, and print what it claims and covers.
@@ -203,8 +203,8 @@ pub enum Command {
     Verify(VerifyArguments),
     /// Show what many runs say of each check: what broke, when, and what had changed by then; what is flaky; what was fixed.
     ///
-    /// Runs are stored with `allranks history add`. Runs in which a check was not run are ignored for that check. For each failure,
-    /// everything that changed between the last run without it and the first run with it is listed: it may be the cause.
+    /// Runs are stored with `allranks history add`. Runs in which a check was not run are ignored for that check. For each
+    /// failure, everything that changed between the last run without it and the first run with it is listed: it may be the cause.
     #[command(after_help = HISTORY_EXIT_CODES)]
     History(HistoryArguments),
     /// Run any distributed program, and say which rank it hangs for, and why.
@@ -218,9 +218,9 @@ pub enum Command {
     Watch(WatchArguments),
     /// Start ranks on this host for a run elsewhere, until that run ends.
     ///
-    /// That run is started with `--launcher attached`, prints the command, and waits. The connection is encrypted: this host proves
-    /// that it has the run's token, and the run proves that it has the key. When the connection ends, all ranks on this host
-    /// are killed.
+    /// That run is started with `--launcher attached`, prints the command, and waits. The connection is encrypted: this host
+    /// proves that it has the run's token, and the run proves that it has the key. When the connection ends, all ranks on this
+    /// host are killed.
     #[command(after_help = NODE_EXIT_CODES)]
     Node(NodeArguments),
     /// Run a command that dies with the process that watches it.
@@ -246,12 +246,12 @@ pub struct RunArguments {
     /// Run every scenario N times.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub repeat: u32,
-    /// Number of ranks that may run at once; a world with more ranks runs alone. Default: 8 per core, plus 12 per core for scenarios
-    /// that mostly wait (scripts, programs).
+    /// Number of ranks that may run at once; a world with more ranks runs alone. Default: 8 per core, plus 12 per core for
+    /// scenarios that mostly wait (scripts, programs).
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub ranks_at_once: Option<u32>,
-    /// Number of worlds that may share a device. All runs on the machine must use the same number. The device's memory must hold all
-    /// of them.
+    /// Number of worlds that may share a device. All runs on the machine must use the same number. The device's memory must hold
+    /// all of them.
     #[arg(long, value_name = "N", default_value_t = NonZeroU32::MIN)]
     pub worlds_per_device: NonZeroU32,
     /// How a run listens for its node agents.
@@ -268,8 +268,8 @@ pub struct ListenArguments {
     /// Address at which the run listens for node agents; port 0 means any free port. Default: all addresses of this machine.
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub listen: Option<SocketAddr>,
-    /// File to write what agents need to join: the run's addresses, the fingerprint of its key, and its token. It is made with mode
-    /// 0600, and removed when the run ends. Default: credentials.json in the run's folder.
+    /// File to write what agents need to join: the run's addresses, the fingerprint of its key, and its token. It is made with
+    /// mode 0600, and removed when the run ends. Default: credentials.json in the run's folder.
     #[arg(long, value_name = "FILE")]
     pub credentials: Option<PathBuf>,
     /// Seconds that the run waits for its nodes. After that, checks that need missing nodes are not run.
@@ -409,8 +409,8 @@ pub struct DoctorArguments {
     /// Seconds after which an `import torch` counts as hanging; with --fleet, seconds in which hosts try to reach each other.
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=600))]
     pub patience: u64,
-    /// Look at the hosts of a fleet instead of this machine: compare them, and let every pair exchange bytes in both directions. This
-    /// needs a node agent on each host.
+    /// Look at the hosts of a fleet instead of this machine: compare them, and let every pair exchange bytes in both directions.
+    /// This needs a node agent on each host.
     #[arg(long)]
     pub fleet: bool,
     /// What starts the node agents, and on how many hosts.
@@ -442,9 +442,9 @@ pub struct ReportArguments {
 /// The arguments of `merge`.
 #[derive(Debug, Args)]
 pub struct MergeArguments {
-    /// Folders of runs, or packages of `allranks submit`, of which the first run is used. LABEL=RUN labels the columns of that run:
-    /// results of one check with different labels stand side by side. Without LABEL, a package is labelled with the name and version of
-    /// its product's package.
+    /// Folders of runs, or packages of `allranks submit`, of which the first run is used. LABEL=RUN labels the columns of that
+    /// run: results of one check with different labels stand side by side. Without LABEL, a package is labelled with the name and
+    /// version of its product's package.
     #[arg(required = true, value_name = "[LABEL=]RUN")]
     pub runs: Vec<OsString>,
     /// Folder for the merged results and reports.
@@ -457,8 +457,8 @@ pub struct MergeArguments {
 pub struct RerunArguments {
     /// The run's folder.
     pub run: PathBuf,
-    /// Also run checks again that failed, by themselves or because their world was lost. The record of a check that passes now says
-    /// how it failed before.
+    /// Also run checks again that failed, by themselves or because their world was lost. The record of a check that passes now
+    /// says how it failed before.
     #[arg(long)]
     pub failed: bool,
     /// Folder for results, reports and logs. Default: target/allranks/<time>.

@@ -43,7 +43,7 @@ pub fn submit(arguments: &SubmitArguments, out: &mut impl Write) -> Result<Exit,
     if let Some(key) = &arguments.sign {
         claim::sign(&arguments.out, key).map_err(|error| match error {
             SignatureError::Refused(text) => Failure::Usage(
-                format!("the package is written and not signed: {text}"),
+                format!("the package was written but not signed: {text}"),
                 "--sign names the file of an SSH key".to_owned(),
             ),
             SignatureError::Io(error) => Failure::Io(error),

@@ -1,20 +1,19 @@
-//! The command line as runs and reports record it.
+//! Prepares a command line for the records of runs: removes secrets and paths.
 
 use std::path::Path;
 
-/// What stands in the place of a word that may be secret.
+/// Replaces a word that may be secret.
 pub const REDACTED: &str = "<redacted>";
-/// What stood there in records of earlier versions.
+/// Replaces such a word in records of earlier versions.
 const REDACTED_BEFORE: &str = "(redacted)";
 
-/// Returns true if a word stands for one that is not recorded.
+/// Returns true if a recorded word replaces a secret one.
 #[must_use]
 pub fn is_redacted(word: &str) -> bool {
     [REDACTED, REDACTED_BEFORE].contains(&word)
 }
 
-/// Returns a command line as it is recorded. Arguments of a driver's command that are not names of files are
-/// redacted, because they may be secrets.
+/// Returns a command line without the arguments of a driver's command that are not names of files: they may be secrets.
 #[must_use]
 pub fn without_secrets(words: Vec<String>) -> Vec<String> {
     let mut is_driver = false;
@@ -37,8 +36,7 @@ pub fn without_secrets(words: Vec<String>) -> Vec<String> {
     shown.collect()
 }
 
-/// Returns a command line without what holds on this machine only: where the output goes, which Python is taken, and the folders
-/// of files that are named by absolute paths.
+/// Returns a command line without what is specific to this machine: `--out`, `--python`, and the folders of absolute paths.
 #[must_use]
 pub fn without_places(words: Vec<String>) -> Vec<String> {
     const PLACES: [&str; 2] = ["--out", "--python"];

@@ -1,4 +1,4 @@
-//! `allranks diagnose LOG...`: the verdict from logs alone.
+//! `allranks diagnose`: gives a verdict from logs, or from the evidence of watches.
 
 use std::io::{self, Write};
 
@@ -36,10 +36,10 @@ pub fn diagnose(arguments: &DiagnoseArguments, out: &mut impl Write) -> Result<E
     })
 }
 
-/// A report on one of several worlds, as `--json` prints it.
+/// The report on one of several worlds, as `--json` prints it.
 #[derive(Serialize)]
 struct WorldJson<'a> {
-    /// Where the ranks of the world meet, and the attempt of their launcher.
+    /// The endpoint of the world, and the launcher's attempt.
     world: &'a str,
     #[serde(flatten)]
     report: Report,
@@ -63,13 +63,12 @@ impl<'a> WorldJson<'a> {
 fn diagnose_evidence(arguments: &DiagnoseArguments, out: &mut impl Write) -> Result<Exit, Failure> {
     if let Some(other) = arguments.logs.iter().find(|path| !is_evidence(path)) {
         return Err(Failure::Usage(
-            format!("there is no evidence in {}", other.display()),
-            "name logs, or folders that `allranks watch --evidence` has written, and not both"
-                .to_owned(),
+            format!("{} holds no evidence of a watch", other.display()),
+            "name either logs or folders that `allranks watch --evidence` has written".to_owned(),
         ));
     }
     let worlds = judge(&arguments.logs).map_err(|error| {
-        let hint = "write it anew with this version of `allranks watch --evidence`";
+        let hint = "write it again with this version of `allranks watch --evidence`";
         Failure::Usage(error.to_string(), hint.to_owned())
     })?;
     if arguments.json {
@@ -108,10 +107,8 @@ fn report_lines(report: &Report) -> Vec<String> {
         Some(diagnosis) => lines(diagnosis),
         None => {
             let head = match report.not_known.is_empty() {
-                true => {
-                    "nothing wrong is seen: no rank waits for another, and none ended with an error"
-                }
-                false => "not known: these logs do not show that every rank has come through",
+                true => "no fault found: no rank waits for another, and none ended with an error",
+                false => "not known: these logs do not show that every rank finished",
             };
             let places = rank_set::places(&report.places).into_iter();
             let reasons = report

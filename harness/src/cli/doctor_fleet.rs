@@ -18,10 +18,10 @@ use allranks_runner::world::node::{Inspection, Nodes};
 
 /// Version of the JSON.
 const FORMAT: u32 = 1;
-/// How long an agent may take to import what it needs: nothing is imported.
+/// The import patience of the agents, which import nothing.
 const IMPORTS: Duration = Duration::from_secs(1);
 
-/// Waits for the nodes, looks at them, and prints what was found. The exit code is that of `doctor`; 4 if not all hosts came.
+/// Waits for the nodes, inspects them, and prints the findings. The exit code is that of `doctor`, or 4 if not all hosts came.
 pub fn doctor_fleet(
     arguments: &DoctorArguments,
     out: &mut impl Write,
@@ -53,7 +53,7 @@ pub fn doctor_fleet(
                 biased;
                 Some(notice) = notices.recv() => {
                     if shown.insert(notice.clone()) {
-                        // The stream may be closed; the hosts are looked at all the same.
+                        // The stream may be closed; the inspection continues.
                         let _ = writeln!(err, "{notice}");
                     }
                 }
@@ -140,7 +140,7 @@ fn write_text(
     });
     writeln!(
         out,
-        "{} of {} directions carry bytes",
+        "{} of {} directions work",
         reached.count(),
         seen.pairs.len()
     )?;

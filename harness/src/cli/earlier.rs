@@ -1,4 +1,4 @@
-//! The results of an earlier run that is continued: which of its records are taken over, and which checks run again.
+//! Continues an earlier run: which of its records are taken over, and which checks run again.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
@@ -13,13 +13,13 @@ use allranks_report::{PackedChecks, PackedResults};
 use allranks_runner::run::in_round;
 use allranks_suite::plan::{Plan, Scenario};
 
-/// The observation of a check that had failed before: its earlier outcome.
+/// The name of the observation that holds the earlier outcome of a check that failed.
 const BEFORE: &str = "before";
 
 /// The results of an earlier run that is continued.
 #[derive(Debug)]
 pub struct EarlierRun {
-    /// The results of the run, as they are for a reader in the new run's folder.
+    /// The results of the run, with paths relative to the new run's folder.
     pub results: PackedResults,
     /// True if checks that failed are run again.
     pub failed: bool,
@@ -42,7 +42,7 @@ impl EarlierRun {
     /// Returns the records that are taken over under the present plan.
     ///
     /// # Errors
-    /// The plan is not that of the run.
+    /// The plan differs from that of the earlier run.
     pub fn reused(
         self,
         planned: &Planned,
@@ -75,6 +75,7 @@ impl EarlierRun {
         }
     }
 
+    /// Selects the records to take over, scenario by scenario.
     fn select(self, plan: &Plan, rounds: u32) -> ReusedRecords {
         let ends = self.results.scenarios.iter();
         let ends = ends.map(|scenario| scenario.start_ms.saturating_add(scenario.duration_ms));
@@ -94,7 +95,7 @@ impl EarlierRun {
                 whole.insert(scenario.id.clone());
             }
         }
-        // Of a scenario in several rounds, one record each: those of a scenario that runs again come anew.
+        // A scenario has one record for each round. If any round runs again, all of them are written again.
         let scenarios = self.results.scenarios.into_iter();
         let scenarios = scenarios.filter(|scenario| whole.contains(&scenario.id));
         let scenarios = scenarios.map(|scenario| Record::Scenario(Box::new(scenario)));
@@ -146,12 +147,12 @@ impl RecordedScenario {
         }
     }
 
-    /// Sorts the records that are kept; returns true if they are the whole scenario.
+    /// Moves the records that are kept to `reused`. Returns true if nothing of the scenario has to run again.
     fn select(self, scenario: &Scenario, failed: bool, reused: &mut ReusedRecords) -> bool {
         let is_recorded = self.init_and_end.len() + self.checks.len() == self.planned;
         let init = scenario.frame_checks()[0].to_string();
         let is_init = |check: &CheckRecord| check.id.as_str().starts_with(&init);
-        // Checks without a world were not run because init failed, and are run again if init is.
+        // If init failed, the other checks were not run. They run again only if init does.
         let has_failed = self.init_and_end.iter().any(|check| {
             is_init(check) && !matches!(check.outcome, Outcome::Pass | Outcome::NotRun)
         });
@@ -179,9 +180,9 @@ impl RecordedScenario {
                 reused.failed.insert(check.id.clone(), earlier);
             }
         }
-        // A program is judged by what all of it leaves behind.
+        // The checks of a program are judged together, so all of it runs again.
         if !is_program {
-            // Init and teardown come anew with the new worlds; a failure of theirs is not made good by that.
+            // The new world gives new records of init and teardown; earlier failures of them are kept.
             let is_bad = |check: &CheckRecord| check.outcome != Outcome::Pass && stands(check);
             let init_and_end = self.init_and_end.into_iter().filter(is_bad);
             let kept = init_and_end.chain(self.checks.into_iter().filter(stands));
@@ -197,8 +198,8 @@ impl RecordedScenario {
 }
 
 impl ReusedRecords {
-    /// Adapts a record of the later run: its times go on from the end of the earlier run, and a check that had failed
-    /// says so.
+    /// Adapts a record of the new run: its times continue from the end of the earlier run, and a check that failed before has its
+    /// earlier outcome as an observation.
     pub fn amend(&self, record: &mut Record) {
         match record {
             Record::Scenario(scenario) => {

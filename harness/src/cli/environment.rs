@@ -1,5 +1,5 @@
-//! `environment.json`: what a reader needs to know of the machine to trust or repeat a run: what `allranks doctor` knows
-//! without disturbing other programs, and what was planned on it.
+//! Writes `environment.json`: the facts of the machine that `allranks doctor` can collect without disturbing other programs, and
+//! what was planned on it. A reader needs them to trust or repeat a run.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -20,8 +20,8 @@ use crate::doctor::{Depth, Facts, FactsQuery};
 /// The name of the file in a run's folder.
 const FILE_NAME: &str = "environment.json";
 
-/// Starts a thread that collects the facts of this machine. It takes as long as an `import torch`, and at most
-/// `patience`. Scripts run in forks of `forked`, if there is one.
+/// Starts a thread that collects the facts of this machine. It takes as long as `import torch`, and at most `patience`.
+/// Scripts run in forks of `forked`, if there is one.
 #[must_use]
 pub fn start_collecting(
     python: Option<Interpreter>,
@@ -69,11 +69,11 @@ pub fn write(folder: &Path, planned: &Planned, facts: &Facts) -> io::Result<()> 
     save(folder, &environment)
 }
 
-/// Writes the `environment.json` of a merged run into its folder: the environments of all runs that it is made of, each with
-/// its run's name; `null` where a run has none. Those of runs that were merged themselves are taken one by one.
+/// Writes the `environment.json` of a merged run: a list with the name and the environment of each run, `null` for a run without
+/// one. A run that was merged itself is replaced by its own list.
 ///
 /// # Errors
-/// A file cannot be read, or is no JSON, or the new one cannot be written.
+/// A file cannot be read or is not JSON, or the new one cannot be written.
 pub fn write_merged(folder: &Path, runs: &[PathBuf]) -> io::Result<()> {
     let mut merged = Vec::new();
     for run in runs {

@@ -1,4 +1,4 @@
-//! `allranks expectations update`: the entries that a run asks for, as a file of expectations.
+//! `allranks expectations update`: writes an expectation file with an entry for each unexpected failure of a run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -21,10 +21,10 @@ use allranks_suite::expectation::{
 use allranks_suite::plan::Plan;
 use allranks_yaml::Source;
 
-/// Platform and backend.
+/// The names of a platform and its backend.
 type TestedBackend = (String, String);
 
-/// Does what is asked for with files of expectations.
+/// Runs a subcommand of `expectations`.
 pub fn expectations(
     arguments: &ExpectationsArguments,
     out: &mut impl Write,
@@ -34,14 +34,14 @@ pub fn expectations(
     }
 }
 
-/// Writes the entries that a run asks for.
+/// Writes the entries for the unexpected failures of a run.
 fn update(arguments: &UpdateArguments, out: &mut impl Write) -> Result<Exit, Failure> {
     let run = read(&arguments.run)?;
     let scratch = tempfile::tempdir()?;
     let suite = Suite::load(&arguments.suite.request(), scratch.path())?;
     let old = arguments.out.as_deref().map(old_text).transpose()?;
     let mut run = merge::merge(vec![run], &arguments.run)
-        .map_err(|error| Failure::Harness(format!("the results contradict each other: {error}")))?;
+        .map_err(|error| Failure::Harness(format!("the results are inconsistent: {error}")))?;
     let proposal = proposal(&mut run, &suite);
     let count: u64 = proposal.entries.iter().map(|entry| entry.of.count).sum();
     let entries = match proposal.entries.len() {
@@ -83,7 +83,7 @@ fn update(arguments: &UpdateArguments, out: &mut impl Write) -> Result<Exit, Fai
 /// Returns the text of the file to add entries to; empty if there is none.
 ///
 /// # Errors
-/// It is no file of expectations: what somebody still has to write, or to mend, comes first.
+/// The file is invalid, for example because an entry has no reason yet. It must be corrected first.
 fn old_text(file: &Path) -> Result<String, Failure> {
     if !file.exists() {
         return Ok(String::new());
@@ -93,16 +93,16 @@ fn old_text(file: &Path) -> Result<String, Failure> {
     Ok(fs::read_to_string(file)?)
 }
 
-/// Returns the old text of a file with the new one at its end.
+/// Returns the old text of a file with the new entries at its end.
 ///
 /// # Errors
-/// The list is written in a form that nothing can be added to.
+/// The list is written in a form to which no entry can be added.
 fn appended(mut old: String, new: &str, count: usize, file: &Path) -> Result<String, Failure> {
     let entries =
         |text: &str| serde_yaml::from_str::<Vec<serde_yaml::Value>>(text).map(|list| list.len());
     let there = entries(&old).unwrap_or(0);
     if there == 0 {
-        // An empty list may be written as `[]`, or as nothing but comments.
+        // An empty list may be written as `[]`, or be a file of comments only.
         old = old
             .lines()
             .filter(|line| line.starts_with('#'))
@@ -116,14 +116,14 @@ fn appended(mut old: String, new: &str, count: usize, file: &Path) -> Result<Str
     match entries(&old) {
         Ok(all) if all == there + count => Ok(old),
         _ => Err(Failure::Usage(
-            format!("entries cannot be added to {}", file.display()),
+            format!("cannot add entries to {}", file.display()),
             "write its list with a line `- match: ...` for each entry, or name a new file"
                 .to_owned(),
         )),
     }
 }
 
-/// Returns what the results ask for, over all versions of torch in them.
+/// Returns the entries for the results of all versions of torch.
 fn proposal(run: &mut Results, suite: &Suite) -> Proposal {
     let mut found = BTreeMap::<TestedBackend, Vec<(String, Proposal)>>::new();
     let mut unplanned = Examples::default();
@@ -194,7 +194,7 @@ fn proposal_for(
     propose(&suite.expectations, points, &seen)
 }
 
-/// Adds what the versions of torch ask for on one backend. Where there are several, an entry that not all of them ask for is about its own.
+/// Adds the entries for one backend from each version of torch. An entry that not all versions need is limited to its version.
 fn merge_versions(whole: &mut Proposal, versions: Vec<(String, Proposal)>) {
     let known = versions
         .iter()
@@ -234,7 +234,7 @@ fn merge_versions(whole: &mut Proposal, versions: Vec<(String, Proposal)>) {
     }
 }
 
-/// Whether two entries say the same.
+/// Returns true if two entries match and expect the same.
 fn is_same_entry(one: &NewEntry, other: &NewEntry) -> bool {
     let bare = |entry: &NewEntry| NewEntry {
         of: Examples::default(),
@@ -243,10 +243,10 @@ fn is_same_entry(one: &NewEntry, other: &NewEntry) -> bool {
     bare(one) == bare(other)
 }
 
-/// Returns the proposal as the text of a file.
+/// Returns the text of an expectation file with the proposed entries.
 fn text(proposal: &Proposal, run: &str) -> String {
     let mut text = format!(
-        "# What was not expected in run {}. Write the reason and the url of each entry: until then the file is refused.\n",
+        "# Unexpected failures of run {}. Fill in the reason and the url of each entry; until then the file is refused.\n",
         one_line(run)
     );
     for line in remarks(proposal) {

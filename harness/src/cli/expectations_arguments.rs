@@ -31,9 +31,10 @@ pub struct ExpectationsArguments {
 pub enum ExpectationsCommand {
     /// Write an entry for each kind of failure in a run that nothing expects yet.
     ///
-    /// An entry names outcome, class and a part of the message. It matches the checks that failed in this way, and no other check of the
-    /// suite, run or not. Its `reason` and `url` are empty, and the file is refused until they are filled in. Existing entries are not
-    /// changed: those that are out of date or describe another failure are listed, and so are failures that no entry can excuse.
+    /// An entry names outcome, class and a part of the message. It matches the checks that failed in this way, and no other check
+    /// of the suite, run or not. Its `reason` and `url` are empty, and the file is refused until they are filled in. Existing
+    /// entries are not changed: those that are out of date or describe another failure are listed, and so are failures that no
+    /// entry can excuse.
     #[command(after_help = EXPECTATIONS_EXIT_CODES)]
     Update(UpdateArguments),
 }

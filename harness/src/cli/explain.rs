@@ -1,4 +1,4 @@
-//! `allranks explain ID`: everything known of one scenario or check before it runs, or what a name in a report means.
+//! `allranks explain`: prints a scenario or check as it would run, or the meaning of a name in a report.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -21,8 +21,8 @@ use allranks_suite::expectation::Point;
 use allranks_suite::plan::{Check, ProgramCheck, Scenario, hang};
 use allranks_suite::platform::Start;
 
-/// Prints what a check or scenario does, or what a kind of hang or a class of mismatch means. Needs no torch: the id may be of
-/// any platform that has a file, found or not.
+/// Prints what a check or scenario does, or what a kind of hang or a class of mismatch means. Needs neither torch nor the
+/// platform of the id, only its file.
 pub fn explain(arguments: &ExplainArguments, out: &mut impl Write) -> Result<Exit, Failure> {
     if write_meaning(&arguments.id, out)? {
         return Ok(Exit::AsExpected);
@@ -55,7 +55,7 @@ pub fn explain(arguments: &ExplainArguments, out: &mut impl Write) -> Result<Exi
                 match id.ends_with("#init") {
                     true => "every rank of the program is started.",
                     false => {
-                        "the program ends by itself, unless it is to hang, and leaves no process."
+                        "the program ends by itself, unless the case expects a hang, and leaves no process."
                     }
                 }
             } else if id.ends_with("#init") {
@@ -126,14 +126,14 @@ fn write_scenario(
             return match scenario.launcher {
                 Launcher::Local | Launcher::Torchrun => writeln!(
                     out,
-                    "env        {name} adds RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT and its own to each rank"
+                    "env        {name} sets RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT and its own variables for each rank"
                 ),
                 Launcher::Slurm | Launcher::Mpi => {
                     let dialects = Dialect::of(scenario.launcher).iter();
                     let dialects: Vec<String> = dialects.map(Dialect::to_string).collect();
                     writeln!(
                         out,
-                        "env        {name} adds its own to each rank; allranks takes its place from {}",
+                        "env        {name} sets its own variables for each rank; allranks reads the rank from {}",
                         dialects.join(", or ")
                     )
                 }
@@ -159,7 +159,7 @@ fn write_scenario(
     Ok(())
 }
 
-/// Returns the driver that a run would start: nothing is unpacked, and the libtorch driver goes by its name where it is not built.
+/// Returns the driver that a run would start. Nothing is unpacked, and a libtorch driver that is not built has its name as path.
 fn driver(choice: Option<&DriverChoice>, python: PathBuf) -> Driver {
     match choice {
         Some(DriverChoice::Libtorch) => {
@@ -173,7 +173,7 @@ fn driver(choice: Option<&DriverChoice>, python: PathBuf) -> Driver {
     }
 }
 
-/// Writes what a program check asks of each rank.
+/// Writes what a program check requires of each rank.
 fn write_program_check(
     scenario: &Scenario,
     program: &ProgramSpec,
@@ -217,9 +217,10 @@ fn write_program_check(
     }
 }
 
+/// Returns what a rank must or must not print, as text; `None` if the line is for other ranks.
 fn line_expectation(line: &LineSpec, rank: Rank, size: WorldSize, does: &str) -> Option<String> {
     let pattern = line.is_for(rank, size).then(|| line.pattern(rank, size));
-    // Of a case that was loaded every expression is one.
+    // A case whose expressions are invalid is not loaded.
     Some(format!("{does} {}", pattern?.ok()?))
 }
 

@@ -6,7 +6,7 @@ use allranks_diagnose::{advice, refutation};
 use allranks_model::diagnosis::HangKind;
 use allranks_oracle::{Class, stack_classes};
 
-/// Writes what a name means. Returns false, and writes nothing, if no kind and no class has it.
+/// Writes the meaning of a name. Returns false, and writes nothing, if it is neither a kind nor a class.
 ///
 /// # Errors
 /// The output cannot be written.

@@ -1,16 +1,17 @@
-//! The folders that a run makes before it is known that there is anything to run.
+//! Removes the folders of a run that ends before it has anything to run.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The folders of the driver and of the logs, in a run's folder. Dropping it removes those that it made, unless they are kept.
+/// The folders of driver and logs below a run's folder. Dropping the value removes those that did not exist before, unless
+/// [`keep`](Self::keep) was called.
 pub struct FilesOfRun(Vec<PathBuf>);
 
 impl FilesOfRun {
-    /// Makes the folder of logs; the driver's is made by what unpacks it.
+    /// Makes the folder of logs. The driver's folder is made when the driver is unpacked.
     ///
     /// # Errors
-    /// It cannot be made.
+    /// The folder cannot be made.
     pub fn made_in(folder: &Path) -> io::Result<Self> {
         let ours = ["driver", "logs"].map(|name| folder.join(name));
         let made = Self(ours.into_iter().filter(|path| !path.exists()).collect());
@@ -18,7 +19,7 @@ impl FilesOfRun {
         Ok(made)
     }
 
-    /// Keeps the folders: there is a run that they belong to.
+    /// Keeps the folders, because the run has begun.
     pub fn keep(&mut self) {
         self.0.clear();
     }

@@ -1,4 +1,4 @@
-//! The nodes that a command line asks for: the engine that starts their agents, or instructions for starting them by hand.
+//! The node agents that a command line asks for: the engine that starts them, or instructions for starting them by hand.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,26 +10,26 @@ use crate::kubernetes::{Manifests, PodOptions};
 use allranks_report::command_line;
 use allranks_runner::world::node::{self, ANYWHERE, Engine, EngineCommand, NodesSettings};
 
-/// What the command line says of a fleet.
+/// The fleet that a command line asks for.
 pub struct FleetRequest {
     /// What starts the agents.
     pub engine: Engine,
     /// Number of nodes.
     pub count: u32,
-    /// Words for the engine.
+    /// Options for the engine's command.
     pub words: Vec<String>,
 }
 
 impl FleetRequest {
-    /// Returns what the arguments ask for; none if ranks are started on this machine.
+    /// Returns the fleet that the arguments ask for; `None` if ranks are started on this machine.
     ///
     /// # Errors
-    /// Words are given for a launcher that takes none.
+    /// Options are given for a launcher that takes none.
     pub fn of(arguments: &FleetArguments) -> Result<Option<Self>, Failure> {
         let words = arguments.words();
         if !words.is_empty() && !arguments.takes_words() {
             return Err(Failure::Usage(
-                "--launcher-options are words for srun, mpirun, torchrun or Pods".to_owned(),
+                "--launcher-options needs a launcher that takes options".to_owned(),
                 "add --launcher slurm, mpi, torchrun or kubernetes".to_owned(),
             ));
         }
@@ -40,8 +40,7 @@ impl FleetRequest {
         }))
     }
 
-    /// Returns the hosts that the arguments ask for where nothing but hosts is asked for: two whose agents people start, unless they
-    /// say otherwise.
+    /// Returns the fleet that `doctor --fleet` asks for. Default: two hosts, whose agents people start.
     pub fn of_hosts(arguments: &FleetArguments) -> Self {
         let engine = arguments.launcher.and_then(LauncherChoice::engine);
         Self {
@@ -51,7 +50,7 @@ impl FleetRequest {
         }
     }
 
-    /// Returns the engine's command; none if people start the agents.
+    /// Returns the engine's command; `None` if people start the agents.
     ///
     /// # Errors
     /// The engine cannot be used here.
@@ -64,11 +63,10 @@ impl FleetRequest {
         })
     }
 
-    /// Returns instructions for starting the agents by hand, as words that follow `waiting for 2 node(s); `. `folder` is that of
-    /// the run.
+    /// Returns instructions for starting the agents by hand, to follow `waiting for 2 node(s); `. `folder` is the run's folder.
     ///
     /// # Errors
-    /// The words say nothing of Pods.
+    /// An option for Pods is unknown.
     pub fn to_join(&self, credentials: &Path, folder: &Path) -> Result<String, Failure> {
         let credentials = std::path::absolute(credentials)?;
         let agent = format!(
@@ -94,10 +92,10 @@ impl FleetRequest {
         })
     }
 
-    /// Returns how the run has its nodes. Writes the manifests of Pods into a folder of the run, if there are any.
+    /// Returns the settings for the nodes of a run. For Kubernetes, writes the manifests into the run's folder.
     ///
     /// # Errors
-    /// The engine cannot be used here, words are wrong, or manifests cannot be written.
+    /// The engine cannot be used here, an option is wrong, or manifests cannot be written.
     pub fn settings(
         &self,
         listening: &ListenArguments,
@@ -123,12 +121,12 @@ impl FleetRequest {
         })
     }
 
-    /// `folder`: that of the manifests, in the folder of the run.
+    /// Returns the manifests of the Pods. `folder` is the run's folder for manifests.
     fn manifests(&self, folder: &Path) -> Result<Manifests, Failure> {
         let options = PodOptions::read(&self.words).map_err(|why| {
             Failure::Usage(
                 why,
-                "they go into --launcher-options, separated by spaces".to_owned(),
+                "give them in --launcher-options, separated by spaces".to_owned(),
             )
         })?;
         let run = folder
@@ -139,7 +137,7 @@ impl FleetRequest {
     }
 }
 
-/// The folder of a run for manifests.
+/// The name of the folder for manifests in a run's folder.
 const MANIFESTS: &str = "kubernetes";
 
 #[cfg(test)]

@@ -9,10 +9,11 @@ use allranks_runner::world::node::Engine;
 /// The launcher and its nodes.
 #[derive(Debug, Args)]
 pub struct FleetArguments {
-    /// The launcher, which starts ranks: `local` is the harness itself. The others start node agents on other hosts: with `attached`,
-    /// people start them by the command that is printed; with `slurm`, `srun` does inside an allocation; with `mpi`, `mpirun`; with
-    /// `torchrun` and `--nodes`, torchrun on each host; for `kubernetes`, manifests are written. Ranks of `program:` cases have no
-    /// agents: `torchrun`, `slurm` and `mpi` start them directly, if a case names one of these. Default: what each case names.
+    /// The launcher, which starts ranks: `local` is the harness itself. The others start node agents on other hosts: with
+    /// `attached`, people start them by the command that is printed; with `slurm`, `srun` does inside an allocation; with `mpi`,
+    /// `mpirun`; with `torchrun` and `--nodes`, torchrun on each host; for `kubernetes`, manifests are written. Ranks of
+    /// `program:` cases have no agents: `torchrun`, `slurm` and `mpi` start them directly, if a case names one of these. Default:
+    /// what each case names.
     #[arg(long, value_name = "NAME")]
     pub launcher: Option<LauncherChoice>,
     /// Number of nodes of each world, with a launcher that starts node agents. Ranks are placed in blocks, as evenly as possible.
@@ -25,8 +26,8 @@ pub struct FleetArguments {
 }
 
 impl FleetArguments {
-    /// Returns what starts node agents; `None` if there are none. Under `torchrun` there are some only where nodes are asked for:
-    /// without them it starts the ranks of programs on this machine.
+    /// Returns what starts node agents; `None` if there are none. `torchrun` starts agents only with `--nodes`; otherwise it
+    /// starts the ranks of programs on this machine.
     #[must_use]
     pub const fn engine(&self) -> Option<Engine> {
         match (self.launcher, self.nodes) {

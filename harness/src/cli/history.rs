@@ -17,7 +17,7 @@ use allranks_report::text::counted;
 use allranks_report::trend::{Trend, TrendQuery};
 use allranks_report::{PackedResults, Results};
 
-/// Shows the stored runs, or stores some.
+/// Shows the stored runs, or stores a run.
 pub fn history(arguments: &HistoryArguments, out: &mut impl Write) -> Result<Exit, Failure> {
     match &arguments.command {
         Some(HistoryCommand::Add(arguments)) => add(arguments, out),
@@ -51,7 +51,7 @@ fn add(arguments: &AddArguments, out: &mut impl Write) -> Result<Exit, Failure> 
         let missing = results.missing();
         let lacks = match (results.is_whole(), missing) {
             (true, 0) => String::new(),
-            (_, 0) => "; it is not whole".to_owned(),
+            (_, 0) => "; it is incomplete".to_owned(),
             (_, missing) => format!("; {} left no record", counted(missing, "planned check")),
         };
         let checks = counted(results.checks.count() as u64, "check");
@@ -59,7 +59,7 @@ fn add(arguments: &AddArguments, out: &mut impl Write) -> Result<Exit, Failure> 
             Added::New => writeln!(out, "stored {name}: {checks}{lacks}")?,
             Added::Continued => writeln!(
                 out,
-                "stored {name} again, for there is more of it: {checks}{lacks}"
+                "stored {name} again, because it has more results now: {checks}{lacks}"
             )?,
             Added::Already => writeln!(out, "{name} is stored already")?,
         }
@@ -115,7 +115,7 @@ fn show(arguments: &HistoryArguments, out: &mut impl Write) -> Result<Exit, Fail
     }
 }
 
-/// Returns what the earlier runs say of a run; `None` if no file of stored runs is given.
+/// Returns the trend that ends with a run; `None` if no file of stored runs is given.
 pub fn trend<C: CheckSet>(
     arguments: &ReportHistory,
     results: &Results<C>,

@@ -39,8 +39,8 @@ pub struct HistoryArguments {
 pub enum HistoryCommand {
     /// Store a run, with its environment. A run that is stored already is not stored twice.
     ///
-    /// A run that was cut off is stored as such: checks without a record are ignored. If it is added again when it has more records,
-    /// it replaces what was stored. Several processes may add at the same time. Merge the shards of a night first.
+    /// A run that was cut off is stored as such: checks without a record are ignored. If it is added again when it has more
+    /// records, it replaces what was stored. Several processes may add at the same time. Merge the shards of a night first.
     Add(AddArguments),
 }
 
@@ -53,7 +53,8 @@ pub struct AddArguments {
     /// The file of stored runs; made if there is none.
     #[arg(long, value_name = "FILE", default_value = FILE)]
     pub db: PathBuf,
-    /// The pipeline that the run belongs to. Only runs of one pipeline are compared: give each kind of machine, and each branch, its own.
+    /// The pipeline that the run belongs to. Only runs of one pipeline are compared: give each kind of machine, and each branch,
+    /// its own.
     #[arg(long, value_name = "NAME", default_value = "nightly")]
     pub pipeline: String,
     /// The environment file, if the run's folder has no environment.json, such as the folder of an older merged run.

@@ -1,5 +1,4 @@
-//! The files that are given to a run besides the suite's own, kept in its folder: what was expected then can be looked up, and
-//! goes into a package.
+//! Copies the platform, expectation and waiver files that a run was given into its folder, for later readers and for packages.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,11 +9,11 @@ use crate::suite::Request;
 use allranks_model::record::InputFile;
 use allranks_yaml::yaml_files;
 
-/// The folder below that of a run.
+/// The name of the folder for the copies, in a run's folder.
 pub const FOLDER: &str = "inputs";
 
-/// Copies the platform, expectation and waiver files of a request below the folder of a run. Numbers in front of their names
-/// keep the order in which they count.
+/// Copies the platform, expectation and waiver files of a request below the folder of a run. Numbers before their names
+/// keep their order of precedence.
 ///
 /// # Errors
 /// A file cannot be read or written.
@@ -32,7 +31,7 @@ pub fn keep(request: &Request, run: &Path) -> io::Result<Vec<InputFile>> {
         }
         for (number, file) in files.iter().enumerate() {
             let name = file.file_name().unwrap_or_default().to_string_lossy();
-            // A folder is read for this ending, a file whatever its name is.
+            // Only files with this ending are read from a folder, but any file that is named.
             let end = if name.ends_with(".yaml") { "" } else { ".yaml" };
             let path = format!("{kind}/{:02}-{name}{end}", number + 1);
             let bytes = std::fs::read(file)?;

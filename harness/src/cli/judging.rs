@@ -1,4 +1,4 @@
-//! `allranks judge`: what happened in a recorded run, judged by the expectations and platform files of today.
+//! `allranks judge`: judges the outcomes of a recorded run again, by the present expectations and platform files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -13,7 +13,7 @@ use allranks_report::{Results, merge};
 use allranks_suite::expectation::Point;
 use allranks_suite::plan::{Check, Plan, Scenario};
 
-/// A check of some results, and its point of the plan; `None` if it is not planned any more.
+/// A recorded check, and its point of the plan; `None` if it is no longer planned.
 pub(super) type Located<'a> = (&'a mut CheckRecord, Option<Point<'a>>);
 
 /// Judges the results of a run again, writes them, and prints the reports. Checks that keep their verdicts are only
@@ -24,7 +24,7 @@ pub fn judge(arguments: &JudgeArguments, out: &mut impl Write) -> Result<Exit, F
     let scratch = tempfile::tempdir()?;
     let suite = Suite::load(&arguments.suite.request(), scratch.path())?;
     let mut judged = merge::merge(vec![run], &folder)
-        .map_err(|error| Failure::Harness(format!("the results contradict each other: {error}")))?;
+        .map_err(|error| Failure::Harness(format!("the results are inconsistent: {error}")))?;
     let kept = judge_all(&mut judged, &suite);
     let recorded = judged.end.iter().flat_map(|end| &end.issues);
     let mut issues: Vec<RunIssue> = recorded.cloned().map(RunIssue::Recorded).collect();
@@ -32,7 +32,7 @@ pub fn judge(arguments: &JudgeArguments, out: &mut impl Write) -> Result<Exit, F
     if kept > 0 {
         issues.push(RunIssue::Kept(kept));
     }
-    // A run that was cut off has no end, and gets none here.
+    // A run that was cut off has no end record, and gets none here.
     if judged.end.is_some() {
         judged.push(Record::End(end_record(&judged, &issues)));
     }
@@ -52,8 +52,8 @@ fn judge_all(results: &mut Results, suite: &Suite) -> usize {
     kept
 }
 
-/// Plans for each version of torch in the results what the suite has on their backends, and passes on the version (empty if it is not
-/// known), the plan, and the checks of that version.
+/// Plans the suite on the backends of the results, once for each version of torch in them. Calls a function with the version
+/// (empty if it is not known), the plan, and the checks of that version.
 pub(super) fn for_each_plan(
     results: &mut Results,
     suite: &Suite,
@@ -88,7 +88,7 @@ pub(super) fn for_each_plan(
     }
 }
 
-/// Returns the plan's point for a recorded check; none if the check is not planned any more.
+/// Returns the plan's point for a recorded check; `None` if the check is no longer planned.
 fn point<'a>(scenario: &'a Scenario, torch: &'a str, record: &CheckRecord) -> Option<Point<'a>> {
     let id = without_round(record)?;
     let is_own = scenario.frame_checks().iter().any(|own| own.as_str() == id);
@@ -96,7 +96,7 @@ fn point<'a>(scenario: &'a Scenario, torch: &'a str, record: &CheckRecord) -> Op
     (is_own || check.is_some()).then(|| Point::of(scenario, torch, check))
 }
 
-/// Returns the id of a check as the plan has it, without the round of a repeated run; `None` if it has another end.
+/// Returns the id of a check without the round of a repeated run; `None` if it does not end with its round.
 pub(super) fn without_round(record: &CheckRecord) -> Option<&str> {
     let id = record.id.as_str();
     match record.params.get("round") {

@@ -1,4 +1,4 @@
-//! `allranks list`: cases, or requirements and what covers them.
+//! `allranks list`: lists cases, or requirements with the cases that cover them.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -7,14 +7,14 @@ use std::sync::Arc;
 use rayon::prelude::*;
 
 use super::args::ListArguments;
-use super::{Exit, Failure, planning};
+use super::{Exit, Failure, planning, selecting};
 use crate::suite::Suite;
 use allranks_model::names::{CaseId, RequirementId};
 use allranks_suite::case::{Case, Level};
 use allranks_suite::plan::{ProgramCheck, Target, coverage};
 use allranks_suite::platform::Platform;
 
-/// Lists cases, or requirements with what covers them.
+/// Lists cases, or requirements with the cases that cover them.
 pub fn list(
     arguments: &ListArguments,
     out: &mut impl Write,
@@ -24,7 +24,7 @@ pub fn list(
     let mut suite = Suite::load(&arguments.select.request(), scratch.path())?;
     planning::write_origin(&suite, err)?;
     let all = suite.cases.len();
-    suite.cases = planning::selected_cases(&arguments.select, &suite)?;
+    suite.cases = selecting::selected_cases(&arguments.select, &suite)?;
     if arguments.requirements {
         list_requirements(&suite, suite.cases.len() == all, out)?;
     } else {
@@ -33,7 +33,7 @@ pub fn list(
     Ok(Exit::AsExpected)
 }
 
-/// Cases, and where these are all, profiles and platforms.
+/// Lists cases and, if all cases are listed, profiles and platforms.
 fn list_cases(suite: &Suite, are_all: bool, out: &mut impl Write) -> std::io::Result<()> {
     let width = suite
         .cases
@@ -86,7 +86,7 @@ fn list_cases(suite: &Suite, are_all: bool, out: &mut impl Write) -> std::io::Re
     Ok(())
 }
 
-/// `; a program under local, torchrun`, if it is one.
+/// Returns the launchers of a program case, `; a program under local, torchrun`; empty for other cases.
 fn launchers(case: &Case) -> String {
     let Some(program) = &case.program else {
         return String::new();
@@ -96,8 +96,9 @@ fn launchers(case: &Case) -> String {
     format!("; a program under {}", names.join(", "))
 }
 
-/// Requirements with the cases that cover them and the number of checks these make in every world on every backend there
-/// is a platform file for, found or not. A MUST that nothing covers is marked; where these are not all cases, requirements that none of them covers are left out.
+/// Lists requirements with the cases that cover them and the number of their checks, in every world on every backend that has a
+/// platform file, found or not. A MUST that no case covers is marked. If not all cases are listed, uncovered requirements are
+/// left out.
 fn list_requirements(suite: &Suite, are_all: bool, out: &mut impl Write) -> std::io::Result<()> {
     let targets: Vec<Target> = suite
         .platforms
@@ -147,7 +148,7 @@ fn list_requirements(suite: &Suite, are_all: bool, out: &mut impl Write) -> std:
         for (backend, reason) in &requirement.not_on {
             writeln!(out, "    not on {backend}: {reason}")?;
         }
-        if FRAME.contains(&id.as_str()) {
+        if INIT_AND_END.contains(&id.as_str()) {
             writeln!(out, "    the checks `init` and `end` of every scenario")?;
         } else if cases.is_empty() {
             uncovered += usize::from(requirement.level == Level::Must);
@@ -164,8 +165,8 @@ fn list_requirements(suite: &Suite, are_all: bool, out: &mut impl Write) -> std:
     }
 }
 
-/// Requirements that the two checks of every scenario cover.
-const FRAME: &[&str] = &["INIT-002", "DOWN-001"];
+/// The requirements that the checks `init` and `end` of every scenario cover.
+const INIT_AND_END: &[&str] = &["INIT-002", "DOWN-001"];
 
 fn targets(platform: &Arc<Platform>) -> impl Iterator<Item = Target> {
     let backends = platform.backends.keys().cloned();

@@ -1,4 +1,4 @@
-//! Finds the scenario or check that an id names, without torch: on *every* platform that has a file, found or not.
+//! Finds the scenario or check with an id, without torch, on *every* platform that has a file, found or not.
 
 use std::sync::Arc;
 
@@ -13,8 +13,7 @@ pub fn plan_all(suite: &Suite, torch: Option<&str>) -> Plan {
     plan_cases(suite, torch, &suite.cases, |_, _| true)
 }
 
-/// Returns the scenarios of the case that an id begins with, on the platform and the backend that it names: all there can be of
-/// that id, for planning everything takes many times as long.
+/// Plans only the case, platform and backend that an id names. Planning everything takes many times as long.
 pub fn plan_id(suite: &Suite, torch: Option<&str>, id: &str) -> Plan {
     let (case, place) = id.split_once('@').unwrap_or((id, ""));
     let cases: Vec<_> = cases_where(suite, |known| known == case).cloned().collect();
@@ -45,6 +44,7 @@ pub fn plan_cases(
     plan(cases, &targets, &Selection::default())
 }
 
+/// Returns the cases whose id passes a test.
 fn cases_where(suite: &Suite, is_it: impl Fn(&str) -> bool) -> impl Iterator<Item = &Arc<Case>> {
     let cases = suite.cases.iter();
     cases.filter(move |case| is_it(case.id.as_str()))
@@ -53,7 +53,7 @@ fn cases_where(suite: &Suite, is_it: impl Fn(&str) -> bool) -> impl Iterator<Ite
 /// Returns the scenario with this id, or the one that has a check with this id.
 ///
 /// # Errors
-/// There is none.
+/// There is no such scenario.
 pub fn find_scenario<'a>(suite: &Suite, plan: &'a Plan, id: &str) -> Result<&'a Scenario, Failure> {
     let found = plan.scenarios.iter().find(|scenario| {
         let own = scenario.id.as_str();
@@ -65,7 +65,7 @@ pub fn find_scenario<'a>(suite: &Suite, plan: &'a Plan, id: &str) -> Result<&'a 
     found.ok_or_else(|| unknown_id(suite, id))
 }
 
-/// Returns the failure to find an id, with a similar id as a hint.
+/// Returns the failure for an unknown id, with a similar id as a hint.
 pub fn unknown_id(suite: &Suite, id: &str) -> Failure {
     let part = id.split(['@', '#']).next().unwrap_or(id);
     let close = cases_where(suite, |known| known.contains(part)).find_map(|case| {
@@ -76,7 +76,7 @@ pub fn unknown_id(suite: &Suite, id: &str) -> Failure {
         })
     });
     let hint = match close {
-        Some(close) => format!("an id that exists: {close}"),
+        Some(close) => format!("a similar id is {close}"),
         None => "`allranks plan` prints the ids of scenarios".to_owned(),
     };
     Failure::Usage(format!("there is no scenario or check `{id}`"), hint)

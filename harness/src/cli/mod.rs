@@ -1,5 +1,5 @@
-//! The command line: reads arguments, calls the library, renders what comes back. The only part that writes to a
-//! terminal, and only through the streams it is handed.
+//! The command line: reads arguments, calls the library and renders the results. It is the only module that writes to the
+//! terminal, and only through the streams that it is given.
 
 mod args;
 mod claim_arguments;
@@ -39,6 +39,7 @@ mod results;
 mod run_folder;
 mod running;
 mod select_arguments;
+mod selecting;
 mod side;
 mod signals;
 mod suite_arguments;
@@ -64,13 +65,13 @@ use crate::suite::SuiteError;
 use allranks_runner::world;
 use allranks_suite::{case, expectation, platform};
 
-/// Why a command failed, and a hint.
+/// Why a command failed, with a hint for the user.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// Cases or platforms are wrong.
+    /// Case or platform files are invalid.
     #[error(transparent)]
     Suite(#[from] SuiteError),
-    /// The command line asks for what does not exist; the second text is a hint.
+    /// The command line is wrong, or names something that does not exist; the second text is a hint.
     #[error("{0}")]
     Usage(String, String),
     /// Nothing matches; the second text is a hint.
@@ -116,8 +117,8 @@ impl Failure {
 
 /// Runs the command that the arguments name. Returns the exit code.
 ///
-/// `out` takes what was asked for, `err` progress and complaints. Where the reader of either closes it early, the rest is
-/// dropped, and the command goes on to its end and its exit code.
+/// Results go to `out`, progress and errors to `err`. If the reader of a stream closes it early, further output is dropped, and
+/// the command continues to its end and its exit code.
 pub fn main(
     arguments: impl IntoIterator<Item = OsString>,
     out: &mut (impl Write + Send),
@@ -202,7 +203,7 @@ pub fn main(
     exit as u8
 }
 
-/// Returns whether a command starts threads, to plan or to run.
+/// Returns true if a command starts threads, to plan or to run.
 fn has_threads(command: &Command) -> bool {
     matches!(
         command,

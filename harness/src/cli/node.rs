@@ -1,4 +1,4 @@
-//! `allranks node`: starts ranks on this host for a run elsewhere.
+//! `allranks node`: the agent that starts ranks on this host for a run elsewhere.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -30,7 +30,7 @@ pub fn node(arguments: &NodeArguments, err: &mut (impl Write + Send)) -> Result<
     let run = credentials.run.clone();
     let ended = runtime.block_on(async {
         let serving = agent(credentials, options, |welcome| {
-            // The stream may be closed; the agent serves all the same.
+            // The stream may be closed; the agent continues.
             let _ = writeln!(
                 err,
                 "this host is node {} (of {}) of run {run}{}",
@@ -64,7 +64,7 @@ fn credentials(file: Option<&PathBuf>) -> Result<Credentials, Failure> {
         (Some(file), _) => Credentials::read(file).map_err(usage),
         (None, Ok(text)) => Credentials::parse(&text).map_err(usage),
         (None, Err(_)) => Err(Failure::Usage(
-            format!("neither --credentials nor ${CREDENTIALS} says which run to join"),
+            format!("no credentials: neither --credentials nor ${CREDENTIALS} is given"),
             hint.to_owned(),
         )),
     }

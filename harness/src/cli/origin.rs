@@ -1,4 +1,4 @@
-//! Digests of what a run is made from: only a run of the same things can be continued.
+//! Digests of the inputs of a run. A run can be continued only with the same inputs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -13,8 +13,9 @@ use crate::suite::{self, Request};
 use allranks_model::record::{Origin, SuiteIdentity};
 use allranks_runner::world::Driver;
 
-/// Works the digests out. They are of what the files say, not of how it is written: another comment changes none. `scratch` is
-/// where the binary's own suite is unpacked, which is another folder in each run. Identity and inputs are for [`complete`].
+/// Computes the digests of cases, expectations and platforms. They depend on the parsed content of files, not on comments or
+/// format. `scratch` is the folder where the binary's own suite is unpacked, which differs in each run. [`complete`] adds the
+/// other fields.
 #[must_use]
 pub fn of(planned: &Planned, scratch: &Path) -> Origin {
     let mut cases = BTreeMap::new();
@@ -47,7 +48,7 @@ pub fn of(planned: &Planned, scratch: &Path) -> Origin {
     }
 }
 
-/// Adds which suite and driver it is, and the files that were given, which are copied below the run's folder.
+/// Adds the identity of suite and driver, and the input files, which are copied below the run's folder.
 ///
 /// # Errors
 /// A file cannot be read or written.
@@ -76,7 +77,7 @@ fn digest(value: &impl Debug, scratch: &Path) -> String {
 #[must_use]
 pub fn difference(then: &Origin, now: &Origin) -> Option<String> {
     if then.suite != now.suite {
-        return Some("its cases are not what they were".to_owned());
+        return Some("its cases have changed".to_owned());
     }
     let names: BTreeSet<&String> = then.platforms.keys().chain(now.platforms.keys()).collect();
     let of = |origin: &Origin, name: &String| origin.platforms.get(name).cloned();
@@ -85,14 +86,13 @@ pub fn difference(then: &Origin, now: &Origin) -> Option<String> {
         .find(|name| of(then, name) != of(now, name))
     {
         let what = match (of(then, name), of(now, name)) {
-            (Some(_), None) => "is not found any more",
+            (Some(_), None) => "is no longer found",
             (None, _) => "was not found then",
-            (Some(_), Some(_)) => "is not what it was: its file, its torch or its devices",
+            (Some(_), Some(_)) => "has changed: its file, its torch or its devices",
         };
         return Some(format!("platform {name} {what}"));
     }
-    (then.expectations != now.expectations)
-        .then(|| "its expectations are not what they were".to_owned())
+    (then.expectations != now.expectations).then(|| "its expectations have changed".to_owned())
 }
 
 #[cfg(test)]
@@ -118,11 +118,11 @@ mod tests {
         differs(|now| now.expectations.clear(), "expectations");
         differs(
             |now| now.platforms.clear(),
-            "platform cpu is not found any more",
+            "platform cpu is no longer found",
         );
         differs(
             |now| now.platforms = BTreeMap::from([("cpu".to_owned(), "q".to_owned())]),
-            "platform cpu is not what it was",
+            "platform cpu has changed",
         );
         let new = ("gpu".to_owned(), "g".to_owned());
         let mut now = then.clone();

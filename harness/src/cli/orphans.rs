@@ -1,18 +1,18 @@
-//! Ends what commands that start ranks leave behind.
+//! Kills the processes that a command leaves behind.
 
 use std::io::{self, Write};
 
 use allranks_runner::world;
 
-/// Runs a command. Processes below this one become its children when their parents end, and those that are left when the command has
-/// ended, also by a panic, are killed.
+/// Runs a command, and kills its orphans when it has ended, also by a panic. Meanwhile this process is a subreaper: processes
+/// below it become its children when their parents end.
 pub fn run_and_reap<T>(command: impl FnOnce() -> T) -> T {
-    // Where the kernel refuses it, those who stand between this process and the ranks do what they can.
+    // If the kernel refuses, zygotes and supervisors still reap the processes below them.
     let _orphans = world::become_subreaper().ok().map(|()| Orphans);
     command()
 }
 
-/// Kills them when it is dropped.
+/// Kills the orphans when it is dropped.
 struct Orphans;
 
 impl Drop for Orphans {

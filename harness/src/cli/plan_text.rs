@@ -1,4 +1,4 @@
-//! `allranks plan`: prints the scenarios of a plan, and what is left out of it with the reasons.
+//! `allranks plan`: prints the scenarios of a plan, and what it leaves out with the reasons.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
@@ -15,7 +15,7 @@ use allranks_runner::run;
 use allranks_suite::case::PYTHON;
 use allranks_suite::plan::Plan;
 
-/// Prints a plan: `allranks plan`.
+/// Runs `allranks plan`.
 pub fn print(
     arguments: &PlanArguments,
     out: &mut impl Write,
@@ -67,7 +67,7 @@ pub fn print(
     Ok(Exit::AsExpected)
 }
 
-/// Writes how node agents would be started; nothing if there are none.
+/// Writes how node agents would be started, if there are any.
 fn write_agents(arguments: &SelectArguments, out: &mut impl Write) -> Result<(), Failure> {
     let Some(request) = FleetRequest::of(&arguments.fleet)? else {
         return Ok(());
@@ -82,7 +82,7 @@ fn write_agents(arguments: &SelectArguments, out: &mut impl Write) -> Result<(),
             let how = request.to_join(&folder.join("credentials.json"), folder)?;
             writeln!(out, "node agents: {how}")?;
         }
-        // What starts agents there may not be here.
+        // The engine may exist only on the machine of the run.
         Err(failure) => writeln!(out, "node agents: {failure}")?,
     }
     Ok(())
@@ -97,8 +97,8 @@ fn on_nodes(placement: &Placement) -> String {
     format!("{nodes} node(s) ({} ranks)", ranks.join("+"))
 }
 
-/// Writes one line of JSON for each scenario: `{"scenario", "env", "ranks"}`, the latter two with an entry for each rank;
-/// a rank's steps are as in `harness/doc/reference/protocol.md`. A program has `argv`, the command of each rank, in their place.
+/// Writes one line of JSON for each scenario: `{"scenario", "env", "ranks"}`, the latter two with an entry for each rank. The
+/// steps of a rank are those of `harness/doc/reference/protocol.md`. A program has `argv`, the command of each rank, instead.
 fn print_steps(plan: &Plan, seed: u64, out: &mut impl Write) -> Result<Exit, Failure> {
     for scenario in &plan.scenarios {
         let size = scenario.world_size;

@@ -3,9 +3,9 @@
 use super::Failure;
 use allranks_runner::run::Capacity;
 
-/// Returns the default of `--ranks-at-once`. A Gloo rank mostly waits for its peers, so a core carries several: on 2
-/// cores, profile `core` takes a fifth less time with 16 at once than with 8, for the same CPU time, and no less with
-/// 32. Ranks of scripts and programs leave the cores idle; so many of them run beside the others.
+/// Returns the default of `--ranks-at-once`. A Gloo rank mostly waits for its peers, so a core can run several: on 2 cores,
+/// profile `core` takes a fifth less time with 16 ranks at once than with 8, and no less with 32. Ranks of scripts and programs
+/// use little processor time, and have a budget of their own.
 #[must_use]
 pub fn ranks_at_once() -> Capacity {
     let cores = std::thread::available_parallelism().map_or(2, usize::from);
@@ -15,9 +15,10 @@ pub fn ranks_at_once() -> Capacity {
     }
 }
 
-/// Open files of this process that are for no rank.
+/// The number of files that this process has open besides those of ranks.
 const OWN_FILES: u64 = 48;
-/// Open files of this process for each rank: its connection, its supervisor's, and what waits for its end.
+/// The number of files that this process opens for each rank: two connections (rank, supervisor), and those that wait for its
+/// end.
 const FILES_PER_RANK: u64 = 4;
 
 /// Returns how many files a process may have open at a time here.

@@ -1,8 +1,8 @@
-//! What `--require` names, and whether the plan has it.
+//! Checks that the plan has what `--require` names.
 
 use super::planning::Planned;
 
-/// Returns a sentence for each requirement of `--require` that no target meets.
+/// Returns a sentence for each `--require` that the plan does not meet.
 pub(super) fn unmet(required: &[String], planned: &Planned) -> Vec<String> {
     required
         .iter()
@@ -21,7 +21,7 @@ pub(super) fn unmet(required: &[String], planned: &Planned) -> Vec<String> {
             if nodes_of(capability).is_some() {
                 let why = "give --launcher attached and --nodes";
                 return format!(
-                    "`{capability}` is required, and no world was on so many nodes: {why}"
+                    "`{capability}` is required, and no world ran on that many nodes: {why}"
                 );
             }
             let (platform, _) = split_capability(capability);
@@ -42,12 +42,12 @@ pub(super) fn unmet(required: &[String], planned: &Planned) -> Vec<String> {
         .collect()
 }
 
-/// Returns the number of nodes that `nodes=N` requires; none if something else is required.
+/// Returns N of `nodes=N`; `None` for anything else.
 fn nodes_of(capability: &str) -> Option<usize> {
     capability.strip_prefix("nodes=")?.parse().ok()
 }
 
-/// Returns the platform and the backend of `platform/backend`; no backend if any will do.
+/// Splits `platform/backend`; the backend is `None` if only a platform is named.
 fn split_capability(capability: &str) -> (&str, Option<&str>) {
     match capability.split_once('/') {
         Some((platform, backend)) => (platform, Some(backend)),

@@ -1,5 +1,5 @@
-//! `allranks rerun`: continues a run that ended early, in a folder of its own. What is recorded and stands is taken over; what was
-//! not run is run, and on request what failed.
+//! `allranks rerun`: continues a run in a new folder. Recorded results are taken over; checks that were not run are run, and with
+//! `--failed` those that failed.
 
 use std::io::Write;
 use std::path::Path;
@@ -17,7 +17,7 @@ use allranks_model::outcome::Verdict;
 use allranks_report::check_set::{Brief, CheckSet};
 use allranks_report::{PackedResults, merge};
 
-/// Continues a run that was interrupted, or runs its failures again.
+/// Runs `allranks rerun`.
 pub fn rerun(
     arguments: &RerunArguments,
     out: &mut (impl Write + Send),
@@ -63,26 +63,28 @@ fn recorded(
         let theirs = &earlier.run.allranks;
         return Err(Failure::Usage(
             format!(
-                "{} was run by allranks {theirs}, and this is {version}",
+                "{} was made by allranks {theirs}; this is {version}",
                 folder.display()
             ),
             "continue a run with the version that began it".to_owned(),
         ));
     }
     if earlier.run.origin.is_none() {
-        return Err(refused("what it was made from is not recorded"));
+        return Err(refused(
+            "it does not record the suite and platforms that it was made from",
+        ));
     }
     let mut words = vec!["allranks".to_owned()];
     words.extend(earlier.run.arguments.clone());
     let parsed = Arguments::try_parse_from(words).map(|parsed| parsed.command);
     let Ok(Command::Run(mut run)) = parsed else {
-        return Err(refused("its command line is no `allranks run`"));
+        return Err(refused("its command line is not one of `allranks run`"));
     };
     run.select.driver = same_driver(run.select.driver.take(), driver)?;
     Ok(*run)
 }
 
-/// Returns the driver of a run, whose arguments are not recorded if they may be secret: then they are given again.
+/// Returns the driver of a run. If its arguments were not recorded because they may be secret, `--driver` must give them again.
 fn same_driver(
     recorded: Option<DriverChoice>,
     given: Option<&str>,
@@ -90,7 +92,7 @@ fn same_driver(
     match (recorded, given) {
         (Some(DriverChoice::Command(argv)), None) if argv.iter().any(|word| is_redacted(word)) => {
             Err(Failure::Usage(
-                "the arguments of the run's driver are not recorded, for they may be secret"
+                "the arguments of the run's driver are not recorded, because they may be secret"
                     .to_owned(),
                 "give the driver again: --driver 'command:PROGRAM ARGUMENT...'".to_owned(),
             ))
@@ -101,7 +103,7 @@ fn same_driver(
             let usage = |what: String| {
                 Failure::Usage(
                     what,
-                    "leave --driver out, or give that of the run".to_owned(),
+                    "leave --driver out, or give the driver of the run".to_owned(),
                 )
             };
             let choice = parse(given).map_err(usage)?;

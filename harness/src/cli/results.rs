@@ -25,7 +25,7 @@ pub fn report(arguments: &ReportArguments, out: &mut impl Write) -> Result<Exit,
     Ok(completeness(&results))
 }
 
-/// Returns whether reports of these results show everything that was run, as an exit code.
+/// Returns the exit code that says whether the results are complete.
 fn completeness<C: CheckSet>(results: &Results<C>) -> Exit {
     match results.is_whole() && results.missing() == 0 {
         true => Exit::AsExpected,
@@ -37,7 +37,7 @@ fn completeness<C: CheckSet>(results: &Results<C>) -> Exit {
 pub fn merge(arguments: &MergeArguments, out: &mut impl Write) -> Result<Exit, Failure> {
     let folder = run_folder::make_run_folder(Some(&arguments.out))?;
     let merged = merge_into(&folder, &arguments.runs).inspect_err(|_| {
-        // A folder that is not empty was there before.
+        // Removes only an empty folder, because one with files existed before.
         let _ = std::fs::remove_dir_all(folder.join(PACKAGES));
         let _ = std::fs::remove_dir(&folder);
     })?;
@@ -72,7 +72,7 @@ pub fn diff(arguments: &DiffArguments, out: &mut impl Write) -> Result<Exit, Fai
     let scratch = tempfile::tempdir()?;
     let [old, new] = [("old", &arguments.old), ("new", &arguments.new)].map(|(name, run)| {
         let mut results = side::read(run.as_os_str(), &scratch.path().join(name))?;
-        // Apart from that, what is compared is the same.
+        // Versions of the same check are compared anyway.
         results.label.clear();
         Ok::<_, Failure>(results)
     });
@@ -121,7 +121,7 @@ fn render_with<C: CheckSet>(
                 end.issues
                     .push(format!("a report could not be written: {error}"));
             }
-            // Best effort: the error that matters is the first. Those that can be written must not say that all is well.
+            // Best effort, because the first error is reported. The reports that can be written must not say that all is well.
             let _ = report::write_all(folder, &failed);
             report::console::summarise(out, &failed, &[])?;
             return Err(error.into());

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use super::Failure;
 use allranks_report::jsonl::FILE_NAME;
 
-/// Makes the folder for a run's results: the one asked for, or a new one below `target/allranks`.
+/// Makes the folder for a run's results: the requested one, or a new one below `target/allranks`.
 ///
 /// # Errors
-/// It holds the results of another run, or cannot be made.
+/// The folder holds the results of another run, or cannot be made.
 pub fn make_run_folder(requested: Option<&Path>) -> Result<PathBuf, Failure> {
     let cannot = |folder: &Path, error: io::Error| {
         io::Error::new(
@@ -33,7 +33,7 @@ pub fn make_run_folder(requested: Option<&Path>) -> Result<PathBuf, Failure> {
     let parent = Path::new("target/allranks");
     std::fs::create_dir_all(parent).map_err(|error| cannot(parent, error))?;
     let stamp = stamp(now);
-    // Runs that begin in the same second.
+    // Another run may have begun in the same second.
     let names = std::iter::once(stamp.clone()).chain((2..).map(|n| format!("{stamp}-{n}")));
     for name in names {
         let folder = parent.join(name);
@@ -46,7 +46,7 @@ pub fn make_run_folder(requested: Option<&Path>) -> Result<PathBuf, Failure> {
     unreachable!("there are names without end")
 }
 
-/// `20261120-081530` of seconds since the epoch, UTC.
+/// Returns a time in seconds since the Unix epoch as `20261120-081530`, in UTC.
 fn stamp(seconds: u64) -> String {
     let (days, rest) = ((seconds / 86_400) as i64, seconds % 86_400);
     // Howard Hinnant's civil_from_days: days since 1970-01-01 to year, month, day of the Gregorian calendar.

@@ -1,4 +1,4 @@
-//! `allranks run`: prepares, runs, shows progress, writes results and reports, and decides the exit code.
+//! `allranks run`: plans and runs checks, shows progress, writes results and reports, and decides the exit code.
 
 use std::collections::BTreeSet;
 use std::io::{self, IsTerminal, Write};
@@ -59,7 +59,7 @@ pub(super) fn execute_in(
     err: &mut (impl Write + Send),
 ) -> Result<Exit, Failure> {
     let folder = folder.to_owned();
-    // Dropped after the runtime, whose end is that of the processes that use them.
+    // Dropped after the runtime, when the processes that use the files have ended.
     let mut files = FilesOfRun::made_in(&folder)?;
     let most_ranks = ranks_within(open_files())?;
     let plan_request = PlanRequest::new(&arguments.select, &folder)?;
@@ -84,10 +84,10 @@ pub(super) fn execute_in(
     let machine =
         environment::start_collecting(plan_request.python.clone(), patience, forked.clone());
     let planned = (plan_request.with_forked_interpreter(forked)).probe_and_plan(err);
-    // Both take as long as an `import torch`, and what the first has started must not outlive an early end.
-    let facts = machine
-        .join()
-        .map_err(|_| Failure::Harness("looking at the machine broke off".to_owned()))?;
+    // Joined here, so that its processes do not outlive a run that ends early.
+    let facts = machine.join().map_err(|_| {
+        Failure::Harness("collecting the facts of this machine panicked".to_owned())
+    })?;
     if planned.plan.scenarios.is_empty() {
         let required = unmet(&arguments.select.require, &planned);
         return match required.first() {
@@ -115,7 +115,7 @@ pub(super) fn execute_in(
     let nodes = nodes.transpose()?;
     let settings = Settings {
         driver,
-        // Nothing is started here if there are nodes: what was started to ask for platforms ends.
+        // With node agents no rank is started here, so the launcher that served the probes ends.
         launcher: nodes.is_none().then_some(launcher),
         seed: arguments.select.seed,
         ranks_at_once: arguments
@@ -144,7 +144,7 @@ pub(super) fn execute_in(
     finish(results, &issues, out)
 }
 
-/// Whether the ranks of a scenario are started by node agents, if there are any.
+/// Returns true if node agents start the ranks of a scenario, when the run has agents.
 fn has_agents(scenario: &Scenario) -> bool {
     scenario.case.program.is_none()
 }
@@ -168,20 +168,20 @@ fn driver(
 
 type Finished = (PackedResults, Vec<RunIssue>);
 
-/// The records of a run: in its file as they come, and in memory for the reports.
+/// Keeps the records of a run: appends them to its file, and holds them in memory for the reports.
 struct RunRecords {
     writer: Writer,
     /// The run's folder.
     folder: PathBuf,
-    /// None until the first record.
+    /// The results; `None` until the first record.
     results: Option<PackedResults>,
-    /// Why the file could not be written on; nothing is written after that.
+    /// The error of the last write. After an error nothing more is written.
     unwritable: Option<RunIssue>,
     interrupt: Interrupt,
 }
 
 impl RunRecords {
-    /// Keeps a record. A run whose file cannot be written is stopped.
+    /// Adds a record. If the file cannot be written, the run is interrupted.
     fn add(&mut self, record: Record) {
         if self.unwritable.is_none()
             && let Err(error) = self.writer.append(&record)
@@ -199,7 +199,7 @@ impl RunRecords {
     }
 }
 
-/// Runs the plan while showing and writing down what happens.
+/// Runs the plan, shows its progress and keeps its records.
 fn execute(
     runtime: &Runtime,
     planned: Planned,
@@ -244,7 +244,7 @@ fn execute(
     if !reused.recorded.is_empty() {
         let kept = reused.recorded.len();
         console.note(&format!(
-            "{kept} checks stand as the earlier run recorded them"
+            "{kept} checks keep the results of the earlier run"
         ))?;
     }
     let running = runtime.spawn(run::run(
@@ -261,7 +261,6 @@ fn execute(
         &mut console,
         &mut run_records,
     ))?;
-    let failed_to_write = run_records.unwritable.is_some();
     issues.extend(run_records.unwritable.take());
     let ended = runtime.block_on(running);
     console.finish();
@@ -269,18 +268,42 @@ fn execute(
     match ended {
         Ok(Ok(failures)) => issues.extend(failures.into_iter().map(RunIssue::Harness)),
         Ok(Err(error)) => return Err(error.into()),
-        Err(error) => return Err(Failure::Harness(format!("the run broke off: {error}"))),
+        Err(error) => return Err(Failure::Harness(format!("the run panicked: {error}"))),
     }
+    conclude(
+        run_records,
+        issues,
+        &plan,
+        &expectations,
+        whole,
+        interrupt.is_set(),
+    )
+}
+
+/// Adds the last issues and the end record of a run that has ended. `is_whole`: the run had every check of the suite.
+fn conclude(
+    mut run_records: RunRecords,
+    mut issues: Vec<RunIssue>,
+    plan: &Plan,
+    expectations: &Expectations,
+    is_whole: bool,
+    is_interrupted: bool,
+) -> Result<Finished, Failure> {
     let Some(mut results) = run_records.results else {
-        return Err(Failure::Harness("the run recorded nothing".to_owned()));
+        return Err(Failure::Harness(
+            "the run ended without a record".to_owned(),
+        ));
     };
     results.arrange();
-    if interrupt.is_set() && !failed_to_write {
+    let failed_to_write = issues
+        .iter()
+        .any(|issue| matches!(issue, RunIssue::Unwritable(_)));
+    if is_interrupted && !failed_to_write {
         issues.push(RunIssue::Interrupted);
     }
-    issues.extend(RunIssue::expired(&expectations));
-    if whole {
-        issues.extend(stale(&expectations, &plan, &results));
+    issues.extend(RunIssue::expired(expectations));
+    if is_whole {
+        issues.extend(stale(expectations, plan, &results));
     }
     let end = end_record(&results, &issues);
     if !failed_to_write && let Err(error) = run_records.writer.append(&Record::End(end.clone())) {
@@ -290,7 +313,7 @@ fn execute(
     Ok((results, issues))
 }
 
-/// Shows and keeps the records of a run until there are no more, and shows its notices.
+/// Shows the records and notices of a run and keeps the records, until the run ends.
 async fn follow<W: Write>(
     records: &mut mpsc::UnboundedReceiver<Record>,
     notices: &mut mpsc::UnboundedReceiver<String>,
@@ -301,7 +324,7 @@ async fn follow<W: Write>(
     let mut shown = BTreeSet::new();
     loop {
         while let Ok(notice) = notices.try_recv() {
-            // Once, though many worlds may wait for the same.
+            // Many worlds may give the same notice.
             if shown.insert(notice.clone()) {
                 console.note(&notice)?;
             }
@@ -324,7 +347,7 @@ async fn follow<W: Write>(
     }
 }
 
-/// Entries that matched nothing in a run that had everything.
+/// Returns an issue for each expectation that matches no check of a whole run.
 fn stale<C: CheckSet>(
     expectations: &Expectations,
     plan: &Plan,

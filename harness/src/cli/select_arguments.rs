@@ -27,7 +27,8 @@ pub struct SelectArguments {
     /// Only worlds of these sizes.
     #[arg(long, value_name = "N,N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=i64::from(WorldSize::MAX)))]
     pub world_size: Vec<u32>,
-    /// A named part of the suite: smoke, core, full, stack, simulated, libraries, xla or fleet. Default: core, unless cases are named.
+    /// A named part of the suite: smoke, core, full, stack, simulated, libraries, xla or fleet. Default: core, unless cases are
+    /// named.
     #[arg(long, value_name = "NAME")]
     pub profile: Option<String>,
     /// Only checks that match, such as 'all_gather dtype=int8,uint8 !async'. If given more than once, checks must match all.
@@ -36,8 +37,8 @@ pub struct SelectArguments {
     /// Only part I of N of the scenarios; the parts are the same on every machine.
     #[arg(long, value_name = "I/N")]
     pub shard: Option<Shard>,
-    /// Balance the shards by the run times recorded in RUN. Give every shard the same RUN. Scenarios that are not in RUN are divided
-    /// as without this option.
+    /// Balance the shards by the run times recorded in RUN. Give every shard the same RUN. Scenarios that are not in RUN are
+    /// divided as without this option.
     #[arg(long, value_name = "RUN", requires = "shard")]
     pub times: Option<PathBuf>,
     /// Files besides the cases.
@@ -46,9 +47,9 @@ pub struct SelectArguments {
     /// The Python that has torch. Default: $ALLRANKS_PYTHON, the active virtual environment, .venv, python3.
     #[arg(long, value_name = "PATH")]
     pub python: Option<PathBuf>,
-    /// The driver: `python`; `libtorch`; `command:PROGRAM ARGUMENT...`, any program that speaks the rank protocol; or `program`, which
-    /// runs only the cases that are programs of their own. Default: `python`, and such cases too. `command:` runs only on host
-    /// platforms, whose files have no `count`: only `python` and `libtorch` can count devices.
+    /// The driver: `python`; `libtorch`; `command:PROGRAM ARGUMENT...`, any program that speaks the rank protocol; or `program`,
+    /// which runs only the cases that are programs of their own. Default: `python`, and such cases too. `command:` runs only on
+    /// host platforms, whose files have no `count`: only `python` and `libtorch` can count devices.
     #[arg(long, value_name = "DRIVER")]
     pub driver: Option<DriverChoice>,
     /// What starts the ranks, and on how many nodes.
@@ -60,8 +61,8 @@ pub struct SelectArguments {
     /// Seed of all inputs.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// End with exit code 4 unless this platform, or platform/backend, was found and ran. With `nodes=N`: unless worlds ran on N nodes.
-    /// May be given more than once.
+    /// End with exit code 4 unless this platform, or platform/backend, was found and ran. With `nodes=N`: unless worlds ran on N
+    /// nodes. May be given more than once.
     #[arg(long, value_name = "CAPABILITY")]
     pub require: Vec<String>,
 }
@@ -83,13 +84,13 @@ impl SelectArguments {
 /// The driver, as the command line names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DriverChoice {
-    /// The one the binary carries.
+    /// The Python driver that the binary carries.
     Python,
-    /// The one in Rust, built apart: see `ci/libtorch`.
+    /// The libtorch driver, which `ci/libtorch` builds.
     Libtorch,
     /// A program and its arguments.
     Command(Vec<String>),
-    /// The user's own, of cases that are programs.
+    /// No driver: only cases that run a program.
     Program,
 }
 

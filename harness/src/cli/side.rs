@@ -1,4 +1,4 @@
-//! The sides of a comparison: runs, by folder or by package, each with a label if it has one.
+//! Reads the runs that are compared or merged: a folder or a package, optionally with a label.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -12,11 +12,11 @@ use allranks_report::PackedResults;
 /// The most characters of a label.
 const LONGEST_LABEL: usize = 60;
 
-/// Reads `RUN` or `LABEL=RUN`. A package is unpacked into `folder`, which is made, and has its product's package and version as label
-/// if none is given.
+/// Reads `RUN` or `LABEL=RUN`. A package is unpacked into `folder`, which is made. Its default label is the product's package and
+/// version.
 ///
 /// # Errors
-/// There is no such run, its records cannot be read, the package is damaged, or the label is none.
+/// There is no such run, its records cannot be read, the package is damaged, or the label is invalid.
 pub fn read(given: &OsStr, folder: &Path) -> Result<PackedResults, Failure> {
     let (label, path) = split(given);
     let label = label.map(checked).transpose()?;
@@ -43,7 +43,7 @@ fn read_package(package: &Path, folder: &Path) -> Result<(String, PackedResults)
     Ok((label, read_packed(&opened.run)?))
 }
 
-/// Splits `LABEL=RUN`. What exists under the whole name is a run without a label.
+/// Splits `LABEL=RUN`. If a file or folder with the whole name exists, that is the run, without a label.
 fn split(given: &OsStr) -> (Option<&OsStr>, &Path) {
     let whole = Path::new(given);
     let bytes = given.as_bytes();
@@ -64,7 +64,7 @@ fn checked(label: &OsStr) -> Result<String, Failure> {
     {
         true => Ok(text.into_owned()),
         false => Err(Failure::Usage(
-            format!("`{text}` is no label"),
+            format!("`{text}` is not a label"),
             format!(
                 "a label has letters, digits, `.`, `_`, `+` and `-`, at most {LONGEST_LABEL} of them: 0.4.0=target/allranks/new"
             ),

@@ -6,7 +6,7 @@ use tokio::task::AbortHandle;
 use crate::conclusion::Exit;
 use allranks_runner::run::Interrupt;
 
-/// Ends the process at a signal that comes before anything runs. What it has started sees that, and ends too.
+/// Ends the process at a signal before the run has begun. The processes that it has started then end by themselves.
 pub(super) fn incomplete_at_signal(runtime: &Runtime) -> AbortHandle {
     let task = runtime.spawn(async {
         let interrupt = Interrupt::default();
@@ -18,8 +18,8 @@ pub(super) fn incomplete_at_signal(runtime: &Runtime) -> AbortHandle {
     task.abort_handle()
 }
 
-/// Listens for signals: the first one stops the run in good order, the second ends the process at once, and its ranks
-/// with it.
+/// Waits for signals: the first one interrupts the run, which then ends in order; the second one ends the process and its ranks
+/// at once.
 pub(super) async fn listen_for_signals(interrupt: Interrupt) {
     use tokio::signal::unix::{SignalKind, signal};
 
@@ -29,7 +29,7 @@ pub(super) async fn listen_for_signals(interrupt: Interrupt) {
     ) else {
         return;
     };
-    // Under `nohup` the end of a terminal is to change nothing.
+    // Under `nohup` the run continues when its terminal closes.
     let mut hup = match is_hangup_ignored() {
         true => None,
         false => signal(SignalKind::hangup()).ok(),
@@ -53,7 +53,7 @@ pub(super) async fn listen_for_signals(interrupt: Interrupt) {
     std::process::exit(130);
 }
 
-/// Returns true if this process was started with SIGHUP ignored, as far as the kernel tells.
+/// Returns true if this process was started with SIGHUP ignored; false if the kernel does not tell.
 fn is_hangup_ignored() -> bool {
     const SIGHUP: u32 = 1;
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();

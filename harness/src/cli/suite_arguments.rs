@@ -15,7 +15,8 @@ pub struct FilesArguments {
     /// More expectation files, or folders of them.
     #[arg(long, value_name = "FILE_OR_DIR")]
     pub expectations: Vec<PathBuf>,
-    /// Files of waivers, or folders of them. A waiver accepts failures of one requirement until a date, and names who answers for it.
+    /// Files of waivers, or folders of them. A waiver accepts failures of one requirement until a date, and names who answers for
+    /// it.
     #[arg(long, value_name = "FILE_OR_DIR")]
     pub waivers: Vec<PathBuf>,
 }
@@ -33,7 +34,7 @@ impl FilesArguments {
     }
 }
 
-/// What a suite is loaded from, where it is not run.
+/// The files that a suite is loaded from, for commands that do not run it.
 #[derive(Debug, Args)]
 pub struct SuiteArguments {
     /// Case files or folders; default: the suite's own.

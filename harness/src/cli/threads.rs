@@ -1,5 +1,4 @@
-//! Refuses to start where the system gives this process too few threads, because a library that relies on them would abort in
-//! the middle.
+//! Checks that the system lets this process start enough threads. Otherwise a library would abort in the middle of a run.
 
 use std::io;
 use std::num::NonZeroUsize;
@@ -8,24 +7,24 @@ use std::thread;
 
 use super::Failure;
 
-/// Threads that a command starts besides one for each core.
+/// The number of threads that a command starts, besides one for each core.
 const OWN: usize = 8;
 
-/// Returns an error if this process cannot have as many threads at a time as a command that plans or runs starts.
+/// Checks that this process can have as many threads at once as a command that plans or runs needs.
 ///
 /// # Errors
-/// The system refuses one of them; the error says which limit to look at.
+/// The system refuses a thread. The error names the limits to check.
 pub fn check_available() -> Result<(), Failure> {
     let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
     try_to_have(cores + OWN).map_err(|(had, error)| {
         Failure::Harness(format!(
-            "a process of this user may start only {had} threads more here ({error}; ulimit -u, or a limit of the container); {} are needed at least",
+            "a process of this user may start only {had} more threads here ({error}; ulimit -u, or a limit of the container); {} are needed at least",
             cores + OWN
         ))
     })
 }
 
-/// Starts so many threads that are all there at a time, and ends them. The error has the number that could be started.
+/// Starts `count` threads that live at the same time, and ends them. The error has the number that could be started.
 fn try_to_have(count: usize) -> Result<(), (usize, io::Error)> {
     let mut waiting = Vec::new();
     for had in 0..count {
@@ -50,7 +49,7 @@ fn try_to_have(count: usize) -> Result<(), (usize, io::Error)> {
 fn drop_all(waiting: Vec<(mpsc::Sender<()>, thread::JoinHandle<()>)>) {
     for (end, thread) in waiting {
         drop(end);
-        // It only waits.
+        // The thread only waits, so it cannot panic.
         let _ = thread.join();
     }
 }

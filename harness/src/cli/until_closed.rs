@@ -1,9 +1,9 @@
-//! Streams whose reader may leave before everything is written.
+//! A stream whose reader may close it early.
 
 use std::io::{self, Write};
 
-/// Writes to a stream until its reader has closed it; what comes after that is dropped without an error. What a command
-/// finds out does not depend on whether its output is read, and neither does its exit code.
+/// Writes to a stream until its reader closes it, and drops all further output without an error. So the results and the exit code
+/// of a command do not depend on whether its output is read.
 #[derive(Debug)]
 pub struct UntilClosed<W> {
     stream: W,
@@ -19,7 +19,7 @@ impl<W> UntilClosed<W> {
         }
     }
 
-    /// Writes with `write`, unless the stream is closed; `dropped` stands for what a closed stream would have answered.
+    /// Calls `write`, unless the stream is closed. Returns `dropped` if it is.
     fn attempt<T>(
         &mut self,
         dropped: T,

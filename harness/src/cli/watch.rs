@@ -1,4 +1,4 @@
-//! `allranks watch`: runs a program, and writes what is observed of it to standard error.
+//! `allranks watch`: runs a program, or attaches to a job, and writes verdicts to standard error.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
@@ -41,8 +41,9 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct WatchArguments {
-    /// How to find out where Python processes are: `auto` puts a module on PYTHONPATH that records each call of torch.distributed,
-    /// from a thread of its own; `off` leaves the program untouched, so that only processes, sockets and environments are seen.
+    /// How to find out where Python processes are: `auto` puts a module on PYTHONPATH that records each call of
+    /// torch.distributed, from a thread of its own; `off` leaves the program untouched, so that only processes, sockets and
+    /// environments are seen.
     #[arg(long, value_enum, default_value_t = Stacks::Auto)]
     pub stacks: Stacks,
     /// Seconds without any progress after which a report says where each rank is, whatever the evidence proves.
@@ -54,19 +55,19 @@ pub struct WatchArguments {
     /// Also write the last verdict to FILE, as JSON.
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Write what is seen of each world to files in DIR. `allranks diagnose DIR...` judges the files of several nodes together. They
-    /// are removed when the command ends with exit code 0. With --attach they hold where each rank is.
+    /// Write what is seen of each world to files in DIR. `allranks diagnose DIR...` judges the files of several nodes together.
+    /// They are removed when the command ends with exit code 0. With --attach they hold where each rank is.
     #[arg(long, value_name = "DIR")]
     pub evidence: Option<PathBuf>,
-    /// Join the watches of the same job on other nodes. Give all of them the same ID, such as the job's number. They share the folder
-    /// DIR/ID, which must be on a file system that all nodes see; DIR is that of --evidence, or `allranks-watch` in the working
-    /// directory. One verdict is reported for the whole job, by one of them. The folder is removed when all commands have ended with
-    /// exit code 0.
+    /// Join the watches of the same job on other nodes. Give all of them the same ID, such as the job's number. They share the
+    /// folder DIR/ID, which must be on a file system that all nodes see; DIR is that of --evidence, or `allranks-watch` in the
+    /// working directory. One verdict is reported for the whole job, by one of them. The folder is removed when all commands have
+    /// ended with exit code 0.
     #[arg(long, value_name = "ID", conflicts_with = "attach", value_parser = job_name)]
     pub job: Option<String>,
     /// Look at a job that already runs, by the id of any of its processes: a launcher, a shell, a rank. The job is not stopped or
-    /// changed. Only jobs started under `allranks watch` record their calls, so fewer hangs are explained, and the verdict says which
-    /// evidence is missing.
+    /// changed. Only jobs started under `allranks watch` record their calls, so fewer hangs are explained, and the verdict says
+    /// which evidence is missing.
     #[arg(long, value_name = "PID", num_args = 1.., conflicts_with = "command", value_parser = clap::value_parser!(u32).range(1..))]
     pub attach: Vec<u32>,
     /// The command and its arguments.
@@ -78,12 +79,12 @@ pub struct WatchArguments {
     pub command: Vec<OsString>,
 }
 
-/// How `watch` finds out where a rank is.
+/// How `watch` learns where a rank is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Stacks {
     /// Python processes write call traces.
     Auto,
-    /// Processes are only looked at from outside.
+    /// Processes are observed from outside only.
     Off,
 }
 
@@ -94,26 +95,26 @@ fn seconds(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Takes the name of a job, which names a folder.
+/// Parses the name of a job, which is also the name of a folder.
 fn job_name(text: &str) -> Result<String, String> {
     let is_fit = |one: char| one.is_ascii_alphanumeric() || "-._".contains(one);
     match text.len() {
         1..=64 if text.chars().all(is_fit) && !text.starts_with('.') => Ok(text.to_owned()),
-        _ => Err("1 to 64 letters, digits, `-`, `_` and `.`, the first no `.`".to_owned()),
+        _ => Err("1 to 64 letters, digits, `-`, `_` and `.`, not beginning with `.`".to_owned()),
     }
 }
 
-/// The folder of a job's watches, where none is given.
+/// The folder that the watches of a job share, unless `--evidence` names one.
 const SHARED: &str = "allranks-watch";
 
-/// A verdict as a file.
+/// The content of a verdict file.
 #[derive(Serialize)]
 struct VerdictFile<'a> {
     format: u32,
     command: Vec<String>,
     #[serde(flatten)]
     diagnosis: &'a Diagnosis,
-    /// True if ranks have moved since.
+    /// True if ranks have moved after the verdict.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     moves_again: bool,
 }
@@ -175,7 +176,7 @@ fn run(arguments: &WatchArguments, err: &mut impl Write) -> Result<Ending, Failu
     }
 }
 
-/// Looks at a job that runs; the exit code.
+/// Attaches to a running job. Returns the exit code.
 fn attach(arguments: &WatchArguments, err: &mut impl Write) -> u8 {
     let mut write_error = None;
     let mut recorded = None;
@@ -194,7 +195,7 @@ fn attach(arguments: &WatchArguments, err: &mut impl Write) -> u8 {
         (None, Ok(Attached::NoRank)) => {
             let pids: Vec<String> = arguments.attach.iter().map(u32::to_string).collect();
             Failure::Usage(
-                format!("no rank of a job is found by process {}", pids.join(", ")),
+                format!("process {} leads to no rank of a job", pids.join(", ")),
                 "name a launcher, a shell around it, or a rank: a process with RANK and WORLD_SIZE in its environment, or a Python process with torch; be its user or root"
                     .to_owned(),
             )
@@ -205,7 +206,8 @@ fn attach(arguments: &WatchArguments, err: &mut impl Write) -> u8 {
     failure.exit() as u8
 }
 
-/// Tells what is seen. `recorded` is the last verdict, as long as no rank has moved since.
+/// Writes an event to standard error, and a verdict to its file. `recorded` is the last verdict, unless a rank has moved after
+/// it.
 fn report(
     arguments: &WatchArguments,
     event: Event,
@@ -228,7 +230,7 @@ fn report(
         }
         Event::StillStopped => writeln!(err, "allranks watch: it is still stopped")?,
         Event::Moves => {
-            writeln!(err, "allranks watch: it moves again")?;
+            writeln!(err, "allranks watch: it makes progress again")?;
             if let Some(diagnosis) = recorded.take() {
                 write_verdict_file(arguments, &diagnosis, true)?;
             }
@@ -244,7 +246,7 @@ fn report(
     err.flush()
 }
 
-/// Writes a diagnosis as one block, in one piece, so that the program's own output does not get into it.
+/// Writes a diagnosis with one write, so that the program's own output does not get into it.
 fn write_diagnosis(err: &mut impl Write, what: &str, diagnosis: &Diagnosis) -> io::Result<()> {
     let text = allranks_model::diagnosis::lines(diagnosis).join("\n");
     err.write_all(format!("allranks watch: {what}{text}\n").as_bytes())
@@ -272,7 +274,7 @@ fn write_verdict_file(
     std::fs::write(path, text)
 }
 
-/// Returns true if there is such a program, by its path or in PATH.
+/// Returns true if a program exists, by its path or in PATH.
 fn is_command(program: &OsStr) -> bool {
     let is_program = |path: PathBuf| path.is_file() && access(&path, Access::EXEC_OK).is_ok();
     if program.as_encoded_bytes().contains(&b'/') {

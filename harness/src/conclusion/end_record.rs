@@ -32,8 +32,8 @@ pub fn end_record<C: CheckSet>(results: &Results<C>, issues: &[RunIssue]) -> End
     }
 }
 
-/// Returns the exit code of a run: the worst thing that happened. A failure of the harness outranks an unexpected result, because it
-/// makes results untrustworthy; an unexpected result outranks a missing one.
+/// Returns the exit code of a run: that of its worst result or issue. A failure of the harness is worse than an unexpected
+/// result, because it makes results untrustworthy; an unexpected result is worse than a missing one.
 #[must_use]
 pub fn exit<C: CheckSet>(results: &Results<C>, issues: &[RunIssue]) -> Exit {
     let any = |test: fn(&Brief<'_>) -> bool| results.checks.briefs().any(|check| test(&check));

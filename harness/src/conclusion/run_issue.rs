@@ -9,19 +9,19 @@ use allranks_suite::expectation::{Entry, Expectations};
 /// A problem of a run that belongs to no single check. Its text goes into the record of the run's end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RunIssue {
-    /// The results could not be written down: the system's reason.
+    /// The results could not be written; the system's error.
     Unwritable(String),
-    /// What the harness failed at while it ran.
+    /// A failure of the harness during the run.
     Harness(String),
-    /// An expectation is about no check of the suite: where it is written.
+    /// An expectation matches no check of the suite; its file and line.
     Stale(String),
-    /// A waiver has run out: where it is written, and its term.
+    /// A waiver has expired; its file and line, and its last day.
     Expired(String),
-    /// Something that was required was not run, with the reason.
+    /// Something that `--require` names was not run; the reason.
     Missing(String),
     /// The run was interrupted by a signal.
     Interrupted,
-    /// A problem that was recorded by the run which is judged again.
+    /// A problem that the run had recorded, which is now judged again.
     Recorded(String),
     /// This number of checks could not be judged again.
     Kept(usize),
@@ -37,8 +37,8 @@ impl RunIssue {
     /// Makes an issue for each waiver that has expired.
     #[must_use]
     pub fn expired(expectations: &Expectations) -> Vec<Self> {
-        let told = |entry: &Entry| Self::Expired(format!("{}: {}", entry.at, entry.why()));
-        expectations.expired().map(told).collect()
+        let expired = |entry: &Entry| Self::Expired(format!("{}: {}", entry.at, entry.why()));
+        expectations.expired().map(expired).collect()
     }
 
     /// Returns the problem as one line.
@@ -46,7 +46,7 @@ impl RunIssue {
     pub fn text(&self) -> String {
         match self {
             Self::Unwritable(error) => format!("the results could not be written: {error}"),
-            Self::Stale(at) => format!("{at} is stale: it is about no check of the suite"),
+            Self::Stale(at) => format!("{at} is out of date: it matches no check of the suite"),
             Self::Expired(what) => format!("{what}: renew it or remove it"),
             Self::Harness(what) | Self::Missing(what) => what.clone(),
             Self::Interrupted => STOPPED.to_owned(),

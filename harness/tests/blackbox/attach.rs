@@ -334,7 +334,7 @@ fn no_job() {
         .start(stage.command(&["watch", "--attach", &pid]))
         .end();
     ran.assert_code(2)
-        .assert_says(&format!("no rank of a job is found by process {pid}"));
+        .assert_says(&format!("process {pid} leads to no rank of a job"));
     let options = ["watch", "--kill-on-verdict", "--attach", &pid];
     stage.start(stage.command(&options)).end().assert_code(2);
     running.signal(Signal::KILL);
@@ -452,5 +452,5 @@ fn no_evidence() {
     ran.assert_code(2).assert_says("is no evidence of format 1");
     let ran = stage.run(&["diagnose", &file, "README.md"]);
     ran.assert_code(2)
-        .assert_says("there is no evidence in README.md");
+        .assert_says("README.md holds no evidence of a watch");
 }

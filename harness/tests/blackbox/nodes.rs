@@ -408,7 +408,7 @@ fn rerun(stage: &Stage, decided: usize) {
     let nodes = [0, 1].map(|_| join(stage, &credentials));
     let ran = run.end();
     ran.assert_code(0).assert_says(&format!(
-        "{decided} checks stand as the earlier run recorded them"
+        "{decided} checks keep the results of the earlier run"
     ));
     for node in nodes {
         node.end().assert_code(0);

@@ -111,7 +111,7 @@ fn continue_after(signal: Signal) {
         .start(held.command(&["rerun", &out, "--out", &again]))
         .end();
     ran.assert_code(0)
-        .assert_says("2 checks stand as the earlier run recorded them");
+        .assert_says("2 checks keep the results of the earlier run");
     stage.assert_nothing_remains();
     let results = stage.results("again");
     assert_reported(&results);
@@ -216,12 +216,12 @@ fn refuse() {
     stage.write("sums.yaml", &CASE.replace("numel: 9", "numel: 11"));
     rerun(&[])
         .assert_code(2)
-        .assert_says("cannot be continued: its cases are not what they were");
+        .assert_says("cannot be continued: its cases have changed");
     let merged = stage.path("merged").display().to_string();
     stage.run(&["merge", &out, "--out", &merged]).assert_code(4);
     let ran = stage.run(&["rerun", &merged]);
     ran.assert_code(2)
-        .assert_says("what it was made from is not recorded");
+        .assert_says("it does not record the suite and platforms that it was made from");
 }
 
 /// What was never started is not counted as run, is in the column of what was, and has one case of JUnit for each check.

@@ -309,7 +309,7 @@ fn explain() {
     stage
         .run(&["explain", "collectives/all_reduce@cpu.glue.ws3"])
         .assert_code(2)
-        .assert_says("hint: an id that exists: collectives/all_reduce@cpu.gloo");
+        .assert_says("hint: a similar id is collectives/all_reduce@cpu.gloo");
 }
 
 /// `allranks list | head -1` is no error.

@@ -378,7 +378,7 @@ fn stopped_for_a_while() {
     let ran = stage.start(watching(&stage, &options, &words)).end();
     ran.assert_code(0);
     ran.assert_says("allranks watch: hang: peer-stopped: rank 1 is stopped (state T)");
-    ran.assert_says("allranks watch: it moves again");
+    ran.assert_says("allranks watch: it makes progress again");
     let record: Value = serde_json::from_slice(&fs::read(json).unwrap()).unwrap();
     assert_eq!(record["kind"], "peer-stopped");
     assert_eq!(record["moves_again"], true);
