@@ -1,4 +1,4 @@
-"""The same calls as a run of allranks, and nothing else: what `core` is measured against.
+"""Makes the same calls as a run of allranks, and nothing else, to compare the times of `core` with.
 
     python bare_loop.py STEPS RANKS_AT_ONCE PACKAGE_FOLDER
 
@@ -23,12 +23,12 @@ import time
 
 os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS="1")
 
-#: Where worlds meet: below the harness's own ports.
+#: The ports of rendezvous, below those of the harness.
 PORTS = range(12_000, 20_000)
 
 
 def compact(step):
-    """A step as tensors and calls, without what only a checker needs."""
+    """Returns a step as tensors and calls, without the fields that only a check needs."""
     users = [tensor["storage"] for tensor in step["tensors"]]
     tensors = []
     for tensor in step["tensors"]:
@@ -46,7 +46,7 @@ def compact(step):
 
 
 def load(path):
-    """Worlds: environments and, for each rank, its steps packed so that forking does not copy them."""
+    """Returns the worlds: environments and, for each rank, its steps, packed so that forking does not copy them."""
     with open(path) as file:
         for line in file:
             world = json.loads(line)
@@ -55,7 +55,7 @@ def load(path):
 
 
 def make(torch, storages, specs):
-    """A step's tensors."""
+    """Makes the tensors of a step."""
     bases = {}
     tensors = []
     for storage, shape, strides, offset, dtype in specs:
@@ -71,7 +71,7 @@ def make(torch, storages, specs):
 
 
 def play(torch, calls, steps, port, file):
-    """One rank, from init to destroy; the numbers of calls made and raised."""
+    """Runs one rank from init to destroy. Returns the numbers of calls made and of calls that raised."""
     state = calls.CallState()
     table = calls.CALLS
     made = raised = 0
@@ -92,7 +92,7 @@ def play(torch, calls, steps, port, file):
 
 
 def free_port(ports):
-    """The next port on which no process listens."""
+    """Returns the next port on which no process listens."""
     for port in ports:
         with socket.socket() as sock:
             try:

@@ -1,4 +1,4 @@
-"""A loop of DDP on Gloo whose steps take 20 ms of which the rank waits 15, as for a device; rank 0 prints what a step takes.
+"""Runs DDP on Gloo with steps of 20 ms, 15 of which the rank waits as for a device. Rank 0 prints the time of a step.
 
 Of the second half of STEPS steps, as JSON: `wall`, milliseconds of a step in the median; `processor`, milliseconds of processor
 time of a step, of all threads of the rank.

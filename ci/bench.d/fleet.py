@@ -1,4 +1,4 @@
-"""A run with many node agents, all of them pretended by one process."""
+"""Runs a world on many node agents, all of which one process pretends to be."""
 
 import pathlib
 import subprocess
@@ -8,7 +8,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 
 
 def run(bench, agents, ranks_each, stopped=None):
-    """How a run with these agents ended, and its records. The rank `stopped`, if given, seems to be stopped."""
+    """Runs with these agents. Returns how the run ended, and its records. The rank `stopped` pretends to be stopped."""
     name = f"fleet{agents}" if stopped is None else f"fleet{agents}-{stopped}"
     credentials = bench.folder / f"{name}.credentials"
     version = subprocess.run([bench.allranks, "--version"], capture_output=True, text=True, check=True)

@@ -1,13 +1,13 @@
-"""How good the verdicts on hangs are: what was said of each labelled scenario, against its label."""
+"""Scores hang verdicts: compares the verdict on each labelled scenario with its label."""
 
 import statistics
 
-#: What a healthy scenario is labelled with: a rank is late, and on the way.
+#: The label of healthy scenarios, in which a rank is late but makes progress.
 HEALTHY = "slow"
 
 
 def labelled(records):
-    """`(id, label, culprits, diagnosis)` of every check that says what must be found."""
+    """Returns `(id, label, culprits, diagnosis)` of every check that expects a hang verdict."""
     for one in records:
         label = one["type"] == "check" and one["params"].get("hang")
         if label:
@@ -61,7 +61,7 @@ class Score:
         return ordered[min(len(ordered) - 1, int(part * len(ordered)))] if ordered else 0.0
 
     def table(self):
-        """A line for each kind, and for whatever was wrong."""
+        """Returns a line for each kind, and for each wrong verdict."""
         lines = ["| kind | scenarios | right |", "|---|---|---|"]
         lines += [f"| {kind} | {seen} | {hits} |" for kind, (seen, hits) in sorted(self.by_kind.items())]
         lines += [f"| healthy, no rank accused | {self.healthy} | {self.healthy - self.accused_healthy} |"]
@@ -70,13 +70,13 @@ class Score:
 
 
 def unlabelled(text):
-    """A case without its labels: nothing but PyTorch ends its hangs."""
+    """Returns a case without its labels, so that only PyTorch ends its hangs."""
     return "".join(line for line in text.splitlines(True) if not line.strip().startswith("hang:"))
 
 
 def own_errors(records, names, deadline):
-    """What becomes of the same scenarios with PyTorch's own error as the only verdict: seconds until the last rank has
-    raised, how many were over the deadline, and how many ended in silence."""
+    """Scores PyTorch's own errors on the same scenarios: seconds until the last rank has raised, the number over the
+    deadline, and the number that ended without an error."""
     seconds, never, silent = [], 0, 0
     for one in records:
         if one["type"] != "check" or one["params"].get("script") not in names:

@@ -1,4 +1,4 @@
-"""Programs as users write them (fixtures/jobs), run under a tool or alone, and what the tool said against the labels."""
+"""Runs the programs of fixtures/jobs under a tool or alone, and compares the verdicts of the tool with the labels."""
 
 import concurrent.futures
 import json
@@ -13,9 +13,9 @@ import subprocess
 import threading
 import time
 
-#: Seconds without progress after which the watch must say what it has.
+#: The watch's `--patience`, in seconds.
 PATIENCE = 8
-#: How `allranks watch` is run, as a line for bash: the tool that is scored if no other is named.
+#: The command of `allranks watch`, as a line for bash: the default tool.
 WATCH = f"{{allranks}} watch --json {{verdict}} --kill-on-verdict --patience {PATIENCE} -- {{command}}"
 
 
@@ -30,7 +30,7 @@ class Job:
         self.kinds = label.get("kinds", [])
         #: Sets of culprits that are right.
         self.culprits = label.get("culprits", [])
-        #: What the place of a culprit must mention.
+        #: A word that the verdict must contain.
         self.place = label.get("place")
         #: The device that it needs; None if it runs on CPU.
         self.device = label.get("device")
@@ -73,7 +73,7 @@ CHOOSING = threading.Lock()
 
 
 def descendants(root):
-    """Pids below `root`, and itself."""
+    """Returns the pids of `root` and all its descendants."""
     children = {}
     for path in pathlib.Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -88,7 +88,7 @@ def descendants(root):
 
 
 def end(child):
-    """Kills `child` and all below it; stopped first, so that nothing is started meanwhile."""
+    """Kills `child` and all its descendants. They are stopped first, so that they start nothing meanwhile."""
     for sent in (signal.SIGSTOP, signal.SIGKILL):
         for pid in descendants(child.pid):
             try:
@@ -99,7 +99,7 @@ def end(child):
 
 
 class Ran:
-    """How a job went: its exit code (None: still running at the limit), seconds, the verdict if any, and its output."""
+    """The result of a job: exit code (None if it still ran at the limit), seconds, verdict if any, and output."""
 
     def __init__(self, code, seconds, said, log):
         self.code, self.seconds, self.said, self.log = code, seconds, said, log
@@ -134,15 +134,15 @@ class Ran:
 
     @property
     def culprits(self):
-        """The ranks that the verdict accuses, in order; none if it only says that they are slow."""
+        """Returns the ranks that the verdict accuses, in order; none if it only says that they are slow."""
         return sorted(self.said.get("culprits") or []) if self.said and self.said.get("kind") != "slow" else []
 
     def as_record(self, job):
-        """One line of the file of what has run."""
+        """Returns the line for the file of finished jobs."""
         return {"name": job.name, "exit": self.code, "seconds": self.seconds, "verdict": self.said, "log": self.log[-2000:]}
 
     def differs(self, job):
-        """What an unwatched job did other than its label says; None if nothing."""
+        """Returns how an unwatched job differs from its label; None if it does not."""
         if job.is_healthy:
             ended = "is still running" if self.code is None else f"ended with {self.code}"
             return None if self.code == job.exit else f"{ended}, not {job.exit}"
@@ -153,11 +153,11 @@ def outcome(job, ran):
     """One word for a watched job: `right`, `kind` (exact culprits, other kind), `partly` (some of the culprits), `innocent`
     (a rank accused that no label names), `unknown`, `nothing`; of a healthy job `quiet`, `accused` or `broken`.
 
-    That a rank is stopped is no accusation of a job that the watch let go on."""
+    A verdict that a rank is stopped is no accusation if the watch let the job continue."""
     said = ran.said
     named = ran.culprits
     if job.is_healthy:
-        # What stopped a rank has let it go on.
+        # The stopped rank was resumed.
         if said and said.get("kind") == "peer-stopped" and said.get("moves_again"):
             named = []
         if named or (said and ran.code != job.exit):
@@ -210,7 +210,7 @@ class Score:
         }
 
     def table(self):
-        """A line a job, and the figures."""
+        """Returns a line for each job, and the figures."""
         lines = ["| job | label | said | confidence | after s | outcome |", "|---|---|---|---|---|---|"]
         for job, one, word in self.rows:
             label = "healthy" if job.is_healthy else f"{'/'.join(job.kinds)} of {' or '.join(map(str, job.culprits))}"

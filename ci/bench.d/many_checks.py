@@ -1,4 +1,4 @@
-"""Writes a run of many checks as `allranks run` would have recorded it, all of them passed.
+"""Writes the records of a made-up run with many passed checks.
 
     python many_checks.py FOLDER CHECKS
 """
@@ -7,7 +7,7 @@ import json
 import pathlib
 import sys
 
-#: Checks of one scenario.
+#: The number of checks of a scenario.
 EACH = 1000
 DTYPES = ["float32", "float64", "float16", "bfloat16", "int32", "int64"]
 OPS = ["sum", "avg", "max", "min", "product"]
@@ -44,7 +44,7 @@ def check(scenario, case, where, name, covers, params):
 
 
 def records(count):
-    """The records of a run of so many checks, in the order of a file."""
+    """Returns the records of a run with `count` checks, in the order of a results file."""
     scenarios = -(-count // EACH)
     yield {
         "type": "run",

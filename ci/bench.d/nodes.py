@@ -1,4 +1,4 @@
-"""Runs on two nodes: under a Slurm of their own, and with two agents of this machine."""
+"""Starts runs on two nodes: under a Slurm of its own, and with two agents on this machine."""
 
 import contextlib
 import pathlib
@@ -7,13 +7,13 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 SLURM = HERE.parent.parent / "harness/tests/blackbox/hosts/slurm.sh"
-#: What srun starts as each rank; the script takes its place from torch's variables.
+#: The command that srun starts as each rank. The program reads its rank from torch's variables.
 RANK = 'RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS exec "$@"'
 
 
 @contextlib.contextmanager
 def allocation(folder):
-    """The environment of an allocation of two nodes, both on this machine."""
+    """Returns the environment of an allocation of two nodes, both on this machine."""
     folder.mkdir()
     told = folder / "environment"
     over = folder / "over"
@@ -32,7 +32,7 @@ def allocation(folder):
 
 
 def srun(python, ranks, port):
-    """The command that starts ranks of `one_all_reduce.py` on two nodes."""
+    """Returns the command that starts the ranks of `one_all_reduce.py` on two nodes."""
     words = ["srun", "--nodes=2", f"--ntasks={ranks}", f"--ntasks-per-node={ranks // 2}", "--overcommit", "--cpu-bind=none"]
     words += [f"--export=ALL,MASTER_ADDR=127.0.0.1,MASTER_PORT={port},OMP_NUM_THREADS=1"]
     return [*words, "sh", "-c", RANK, "sh", python, HERE / "one_all_reduce.py"]
@@ -40,7 +40,7 @@ def srun(python, ranks, port):
 
 @contextlib.contextmanager
 def agents(allranks, credentials):
-    """Two node agents, which wait for a run that writes this file."""
+    """Starts two node agents, which wait for a run that writes this file."""
     wait = 'until [ -s "$1" ]; do sleep 0.05; done; exec "$0" node --credentials "$1"'
     words = ["sh", "-c", wait, str(allranks), str(credentials)]
     started = [subprocess.Popen(words, stderr=subprocess.DEVNULL) for _ in range(2)]

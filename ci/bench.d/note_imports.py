@@ -1,4 +1,4 @@
-"""As `sitecustomize` in front of `PYTHONPATH`: writes down each process that imports torch, in the file NOTED_IMPORTS.
+"""Records each process that imports torch, in the file NOTED_IMPORTS. Used as `sitecustomize` in `PYTHONPATH`.
 
 A forked process has torch already, and to look whether there is one is no import.
 """
@@ -8,7 +8,7 @@ import sys
 
 
 class Finder:
-    """Finds nothing; is asked before all others."""
+    """A finder that is asked first, and never finds a module."""
 
     def find_spec(self, name, path=None, target=None):
         # Frames: this, importlib's search, what searches.

@@ -1,4 +1,4 @@
-"""What the worlds of `world4` and `world64` do, as a script for torchrun: on Gloo, or on CUDA devices with `nccl`."""
+"""Does the same as the worlds of `world4` and `world64`, under torchrun: on Gloo, or on CUDA devices with `nccl`."""
 
 import os
 import sys

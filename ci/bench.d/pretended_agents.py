@@ -1,4 +1,4 @@
-"""Many node agents in one process, each with ranks that are pretended.
+"""Pretends to be many node agents with ranks, in one process.
 
 `pretended_agents.py CREDENTIALS COUNT VERSION [STOPPED]`, with the version of allranks that the run has.
 
@@ -27,13 +27,13 @@ class Fleet:
 
     def __init__(self, stopped):
         self.stopped = stopped
-        #: How many ranks it has.
+        #: The number of ranks in the world.
         self.size = 0
-        #: (world, step, call) -> rank -> what it gives.
+        #: (world, step, call) -> rank -> its values.
         self.given = {}
 
     async def meet(self, key, rank, values):
-        """Waits until every rank is here, and returns the sums of what they give."""
+        """Waits until every rank has entered, and returns the sums of their values."""
         meeting = self.given.setdefault(key, {"there": {}, "sums": asyncio.get_running_loop().create_future()})
         meeting["there"][rank] = values
         if len(meeting["there"]) == self.size:
@@ -49,11 +49,11 @@ class Agent:
         self.number, self.version, self.fleet, self.credentials = number, version, fleet, credentials
         self.beat_s = 5.0
         self.tasks = set()
-        #: (world, rank) -> how many steps it has made.
+        #: (world, rank) -> the number of steps that it has made.
         self.steps = collections.Counter()
 
     async def run(self):
-        """Joins the run, and does what it says until it ends."""
+        """Joins the run, and answers its frames until it ends."""
         host, port = self.credentials["addresses"][0].rsplit(":", 1)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
@@ -88,19 +88,19 @@ class Agent:
         self.writer.write(LENGTHS.pack(len(text), len(payload)) + text + payload)
 
     async def beat(self):
-        """Says from time to time that the agent is alive."""
+        """Sends heartbeats."""
         while True:
             self.send({"frame": "beat"})
             await asyncio.sleep(self.beat_s)
 
     def take(self, header, payload):
-        """Does what a frame says."""
+        """Handles a frame."""
         answer = getattr(self, "on_" + header["frame"], None)
         if answer is not None:
             answer(header, payload)
 
     def on_challenge(self, header, _):
-        """Joins."""
+        """Answers the challenge, to join the run."""
         proof = hmac.new(self.credentials["token"].encode(), header["nonce"].encode(), hashlib.sha256)
         facts = {
             "host": f"host{self.number}",
@@ -117,25 +117,25 @@ class Agent:
         self.send({"frame": "join", **said})
 
     def on_confirm(self, header, _):
-        """Is alive."""
+        """Confirms that the agent is alive."""
         self.send({"frame": "alive", "ask": header["ask"], "clock_us": time.time_ns() // 1000})
 
     def on_listen(self, header, _):
-        """Listens, or so it says."""
+        """Pretends to listen at a port."""
         self.send({"frame": "listening", "ask": header["ask"], "ports": [1, 2]})
 
     def on_reach(self, header, _):
-        """Reaches everything."""
+        """Pretends to reach every address."""
         found = {"address": header["addresses"][0], "interface": "lo", "failures": [], "took_us": 1}
         self.send({"frame": "reached", "ask": header["ask"], **found})
 
     def on_reserve(self, header, _):
-        """Has ports."""
+        """Pretends to reserve ports."""
         ports = list(range(20000, 20000 + header["ports"]))
         self.send({"frame": "reserved", "ask": header["ask"], "ports": ports, "folder": "/tmp", "error": None})
 
     def on_launch(self, header, _):
-        """Starts ranks."""
+        """Pretends to start ranks."""
         world = header["launch"]["world"]
         self.send({"frame": "launched", "ask": header["ask"], "error": None})
         for one in header["launch"]["ranks"]:
@@ -152,7 +152,7 @@ class Agent:
         task.add_done_callback(self.tasks.discard)
 
     async def step(self, world, rank, message, payload):
-        """Makes a rank's step."""
+        """Makes the step of a rank."""
 
         def say(frame, payload=b"", **fields):
             said = {"frame": frame, **fields}
@@ -188,7 +188,7 @@ class Agent:
         say("result", bytes(storage), step=message["step"], calls=results, storages=message["storages"])
 
     def on_look(self, header, _):
-        """Sees that all processes live, and that one is stopped."""
+        """Reports that all processes are alive, and that one is stopped."""
 
         ranks = [rank for rank, _ in header["query"]["processes"]]
         processes = [[rank, "stopped" if rank == self.fleet.stopped else {"alive": 1}] for rank in ranks]

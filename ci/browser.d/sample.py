@@ -1,4 +1,4 @@
-"""Makes up the runs that ci/browser looks at: `large`, with 65,000 checks in 60 columns, and `night01` to `night30`, a month."""
+"""Makes up the runs for ci/browser: `large`, with 65,000 checks in 60 columns, and `night01` to `night30`, one month."""
 
 import json
 import sys
@@ -119,7 +119,7 @@ def large(folder: Path) -> None:
                     outcome = "unsupported"
                 checks.append(check(case, where, f"0.call.{index}", [f"{area}-{place % 30:03}"], outcome, **more))
             scenarios.append(scenario(case, where, place))
-    # Two checks more in some scenarios make it 65,000.
+    # Two more checks in some scenarios make 65,000.
     for place in range(65_000 - len(checks)):
         where = columns[place % len(columns)]
         checks.append(check(cases[place % len(cases)], where, f"1.more.{place}", ["COLL-001"], "pass"))

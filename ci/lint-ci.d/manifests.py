@@ -12,14 +12,14 @@ import kubernetes_validate
 import yaml
 from kubeflow_trainer_api import models
 
-#: The version of Kubernetes whose schemas are meant.
+#: The version of Kubernetes whose schemas are used.
 VERSION = "1.31"
-#: Kinds that Kubernetes itself does not have.
+#: Kinds that are not Kubernetes' own.
 MODELS = {"JobSet": models.JobsetV1alpha2JobSet, "TrainJob": models.TrainerV1alpha1TrainJob}
 
 
 def unknown(given, known, at=""):
-    """Returns the places of fields that were given and are not known, or are another value."""
+    """Returns the paths of fields that are unknown or have another value than expected."""
     if isinstance(given, dict):
         lost = [f"{at}.{name}" for name in given if not isinstance(known, dict) or name not in known]
         inner = [unknown(given[name], known[name], f"{at}.{name}") for name in given if f"{at}.{name}" not in lost]
@@ -31,7 +31,7 @@ def unknown(given, known, at=""):
 
 
 def faults(document):
-    """Returns what is wrong with a document."""
+    """Returns the problems of a document."""
     kind = document["kind"]
     try:
         if kind in MODELS:

@@ -13,7 +13,7 @@ SKIPPED = {"known-failure", "waived", "not-run"}
 
 
 def expected(folder: Path) -> dict[str, str]:
-    """For each check `failed`, `skipped` or `passed`; what the harness failed at counts as failed here, too."""
+    """Returns `failed`, `skipped` or `passed` for each check. A failure of the harness counts as failed."""
     ends = {}
     for line in (folder / "results.jsonl").read_text().splitlines():
         record = json.loads(line)

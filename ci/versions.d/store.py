@@ -1,4 +1,4 @@
-"""Packs results of several runs so small that they can be kept in the repository: `store.py PACK RUN...`.
+"""Packs the results of several runs into a file small enough for the repository: `store.py PACK RUN...`.
 
 What a merged report needs stays as it was. What differs from run to run and says nothing of the library goes: times,
 what each rank did when, and paths of logs. Lines are sorted, so that runs compress against each other.
@@ -20,7 +20,7 @@ def trimmed(lines):
         elif record["type"] == "scenario":
             record.update(ranks=[], start_ms=0, duration_ms=0)
         elif record["type"] == "run":
-            # Without the interpreter's path on this machine.
+            # The path of the interpreter on this machine is left out.
             record["arguments"] = ["run", "--profile", record["profile"]]
     order = {"run": 0, "check": 1, "scenario": 2, "end": 3}
     records.sort(key=lambda record: (order[record["type"]], record.get("id", "")))
@@ -35,7 +35,7 @@ def main(pack, *runs):
             member = tarfile.TarInfo(f"{run.name}/results.jsonl")
             member.size = len(text)
             tar.addfile(member, io.BytesIO(text))
-    # The dictionary must hold a whole run: the next one is almost the same.
+    # The dictionary must hold a whole run, because the next one is almost the same.
     filters = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "nice_len": 273, "lc": 4, "pb": 0}]
     Path(pack).write_bytes(lzma.compress(data.getvalue(), filters=filters))
 
