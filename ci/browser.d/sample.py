@@ -1,4 +1,4 @@
-"""Makes up the runs for ci/browser: `large`, with 65,000 checks in 60 columns, and `night01` to `night30`, one month."""
+"""Makes up runs for ci/browser: `large`, with 65,000 checks in 60 columns, and `night01` to `night30`, one month."""
 
 import json
 import sys
