@@ -212,8 +212,8 @@ pub fn diff<C: CheckSet>(old: &Results<C>, new: &Results<C>) -> Diff {
             }
             continue;
         }
-        let list_for = diff.list_for(old.status(), new.status());
-        list_for.push(Change { id, old, new });
+        let list = diff.list_for(old.status(), new.status());
+        list.push(Change { id, old, new });
     }
     diff.gone = before
         .into_iter()

@@ -185,11 +185,11 @@ impl Subject {
 
 /// Returns the value of a recipe on each axis.
 fn axis_values(recipe: InitRecipe) -> [&'static str; AXES.len()] {
-    let mut axis_values = [""; AXES.len()];
-    for ((word, index), (_, values)) in axis_values.iter_mut().zip(recipe).zip(AXES) {
+    let mut words = [""; AXES.len()];
+    for ((word, index), (_, values)) in words.iter_mut().zip(recipe).zip(AXES) {
         *word = values[index];
     }
-    axis_values
+    words
 }
 
 /// Describes some of the recipes that were tried: by the values of each axis, `device_id index or device`, if that is enough,
@@ -210,9 +210,9 @@ fn describe(these: &BTreeSet<InitRecipe>, tried: &BTreeSet<InitRecipe>) -> Strin
     let narrowed = (0..AXES.len()).filter(|axis| own[*axis] != values(tried, *axis));
     let parts: Vec<String> = narrowed
         .map(|axis| {
-            let (name, axis_values) = AXES[axis];
-            let axis_values: Vec<_> = own[axis].iter().map(|index| axis_values[*index]).collect();
-            format!("{name} {}", axis_values.join(" or "))
+            let (name, words) = AXES[axis];
+            let words: Vec<_> = own[axis].iter().map(|index| words[*index]).collect();
+            format!("{name} {}", words.join(" or "))
         })
         .collect();
     match parts.as_slice() {
@@ -315,11 +315,11 @@ mod tests {
         let advice = advise_init(&checks).remove(0);
         assert_eq!((advice.tried, advice.working), (18, 6));
         assert!(advice.recipe.unwrap().ends_with("without device_id"));
-        let parts = (
+        let failing = (
             "device_id index or device".to_owned(),
             "group cpu cannot be made".to_owned(),
         );
-        assert_eq!(advice.failing, [parts]);
+        assert_eq!(advice.failing, [failing]);
     }
 
     #[test]

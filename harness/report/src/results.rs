@@ -92,8 +92,8 @@ impl<C: CheckSet> Results<C> {
         let mut keys = Vec::with_capacity(self.checks.count());
         for (index, check) in self.checks.records().enumerate() {
             let round = check.params.get("round").cloned();
-            let run_configuration = run_configuration(&check.column).map(str::to_owned);
-            let group = (check.scenario.clone(), round, run_configuration);
+            let configuration = run_configuration(&check.column).map(str::to_owned);
+            let group = (check.scenario.clone(), round, configuration);
             let group = *groups.entry(group).or_insert_with(|| {
                 indices.push((false, index));
                 indices.len() - 1
