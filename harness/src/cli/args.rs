@@ -36,7 +36,7 @@ Examples:
 const PROVE_EXIT_CODES: &str = "\
 Exit codes:
   0   every mutant is killed as the index says, and nothing is unexpected without a bug
-  1   a mutant is not killed so, or something is unexpected without a bug
+  1   a mutant is not killed as the index says, or something is unexpected without a bug
   2   usage, a bad index, or a folder that holds another proof
   3   there is no mutant
   4   interrupted
