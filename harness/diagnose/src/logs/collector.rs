@@ -1,5 +1,6 @@
 //! Takes off lines what a collector has put before them to say where they come from: a pod, a container, a host, a task.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::ops::ControlFlow;
 use std::sync::LazyLock;
@@ -17,6 +18,8 @@ pub(super) enum Collector {
     None,
     /// `[pod/train-0/main] `, of `kubectl logs --prefix`.
     Pod,
+    /// `train-worker-1 pytorch `, of `stern`, with colours or without.
+    Stern,
     /// `trainer-1-1  | `, of `docker compose`.
     Container,
     /// `node-12: `, of `pdsh` and of launchers.
@@ -35,6 +38,14 @@ pub(super) struct Origin<'a> {
 
 static POD: LazyLock<Option<Regex>> =
     LazyLock::new(|| pattern(r"^\[pod/(?P<writer>[^/\]\s]+)(?:/[^\]\s]+)?\] ?"));
+static STERN: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    pattern(
+        r"^(?:\x1b\[[\d;]*m)*(?P<writer>[a-z][a-z0-9.]*(?:-[a-z0-9.]+)*-(?:[a-z0-9.]*\d[a-z0-9.]*|[a-z0-9]{5}))(?:\x1b\[[\d;]*m)* (?:\x1b\[[\d;]*m)*(?P<container>[a-z][a-z0-9-]*)(?:(?:\x1b\[[\d;]*m)+(?: |$)| |$)",
+    )
+});
+/// What `stern` writes of a container that it begins or ends to follow.
+static FOLLOWED: LazyLock<Option<Regex>> =
+    LazyLock::new(|| pattern(r"^(?:\x1b\[[\d;]*m)*[+-](?:\x1b\[[\d;]*m)* \S+ › "));
 static CONTAINER: LazyLock<Option<Regex>> =
     LazyLock::new(|| pattern(r"^(?P<writer>[A-Za-z][\w.-]*\d[\w.-]*) +\| ?"));
 static HOST: LazyLock<Option<Regex>> =
@@ -46,6 +57,7 @@ static HOST_AND_RANK: LazyLock<Option<Regex>> = LazyLock::new(|| {
 /// All of them, each before those that its lines could be taken for.
 const ALL: &[Collector] = &[
     Collector::Pod,
+    Collector::Stern,
     Collector::Container,
     Collector::HostAndRank,
     Collector::Host,
@@ -59,9 +71,15 @@ impl Collector {
     pub(super) fn of(source: &Source) -> io::Result<Self> {
         let mut seen = 0;
         let mut found = [0; ALL.len()];
+        let (mut containers, mut writers) = (BTreeSet::new(), BTreeSet::new());
         source.each_line(|raw| {
-            if !raw.trim().is_empty() {
+            let is_followed = FOLLOWED.as_ref().is_some_and(|line| line.is_match(raw));
+            if !raw.trim().is_empty() && !is_followed {
                 seen += 1;
+                if let Some(found) = Self::Stern.captures(raw) {
+                    containers.insert(found["container"].to_owned());
+                    writers.insert(found["writer"].to_owned());
+                }
                 for (one, count) in ALL.iter().zip(&mut found) {
                     *count += usize::from(one.captures(raw).is_some());
                 }
@@ -71,7 +89,11 @@ impl Collector {
                 false => ControlFlow::Break(()),
             }
         })?;
-        let is_it = |(_, count): &(&Self, &usize)| **count > 1 && **count * 100 >= seen * SHARE;
+        // Two words could be any text, but for the same second one after several pods.
+        let is_stern = !containers.is_empty() && containers.len() < writers.len();
+        let is_it = |(one, count): &(&Self, &usize)| {
+            **count > 1 && **count * 100 >= seen * SHARE && (**one != Self::Stern || is_stern)
+        };
         let first = ALL.iter().zip(&found).find(is_it);
         Ok(first.map_or(Self::None, |(one, _)| *one))
     }
@@ -80,6 +102,7 @@ impl Collector {
         let pattern = match self {
             Self::None => return None,
             Self::Pod => &POD,
+            Self::Stern => &STERN,
             Self::Container => &CONTAINER,
             Self::Host => &HOST,
             Self::HostAndRank => &HOST_AND_RANK,
@@ -122,6 +145,20 @@ mod tests {
                 "[pod/t-0-x/main] a",
                 "[pod/t-1-y/main] a",
                 Some("t-0-x"),
+                None,
+            ),
+            (
+                Collector::Stern,
+                "t-worker-0 main a",
+                "\u{1b}[32mt-worker-1\u{1b}[0m \u{1b}[91mmain\u{1b}[0m a",
+                Some("t-worker-0"),
+                None,
+            ),
+            (
+                Collector::None,
+                "epoch-1 loss a",
+                "epoch-1 loss b",
+                None,
                 None,
             ),
             (

@@ -20,6 +20,20 @@ static INIT: LazyLock<Option<Regex>> = LazyLock::new(|| {
     .ok()
 });
 
+/// The identity of a communicator, which all of its ranks have from the first, and the number of its ranks.
+static IDENTITY: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r" n[rR]anks (\d+) .*\bcommId (0x[0-9a-f]+)\b").ok());
+
+/// Returns the identity of the communicator that a line of NCCL begins to make, and how many ranks the process expects in it; `None` if
+/// the line begins none.
+pub(super) fn identity(text: &str) -> Option<(&str, u32)> {
+    if !text.contains(" commId 0x") {
+        return None;
+    }
+    let found = IDENTITY.as_ref()?.captures(text)?;
+    Some((found.get(2)?.as_str(), found[1].parse().ok()?))
+}
+
 impl Communicator {
     /// Returns what a line says of a communicator; `None` if it says nothing of one.
     pub(super) fn read(text: &str) -> Option<Self> {
@@ -39,6 +53,13 @@ impl Communicator {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_identity_of_a_communicator_is_read() {
+        let start = "n:1:2 [5] NCCL INFO ncclCommInitRank comm 0x5f rank 1 nranks 2 cudaDev 5 nvmlDev 5 busId a2 commId 0x99ee - Init START";
+        assert_eq!(identity(start), Some(("0x99ee", 2)));
+        assert_eq!(identity("n:1:2 [1] NCCL INFO Bootstrap : Using eth0"), None);
+    }
 
     #[test]
     fn lines_of_nccl_are_read() {

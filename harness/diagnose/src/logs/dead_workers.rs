@@ -24,6 +24,18 @@ static PID: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"^\s+pid: (\d
 static KILLED: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"[Oo]ut of memory: Kill(?:ed)? process (\d+) ").ok());
 
+/// Ray's memory monitor, which kills a worker to keep its node alive.
+static MEMORY_MONITOR: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(r"Memory on the node .* where the \w+ \(.*\bpid=(\d+), memory used=").ok()
+});
+/// A fault of a process in the kernel's log: `python[2191]: segfault at 18 ip ...`, `traps: python[2191] general protection fault`.
+static KERNEL_FAULT: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(
+        r"[\w.-]\[(\d+)\]: segfault at [0-9a-f]|\btraps: \S+\[(\d+)\] (?:general protection|trap (?:invalid opcode|divide error|int3)|bus error)",
+    )
+    .ok()
+});
+
 /// The signals by which a process fails on its own account; `Aborted` is how watchdogs and uncaught errors end one.
 static SIGNAL: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(r"^\[[\w.-]+:\d+\] Signal: (?:Segmentation fault|Bus error|Illegal instruction|Floating point exception) \(\d+\)").ok()
@@ -112,7 +124,7 @@ impl DeadWorkers {
         }
         let number = |pattern: &LazyLock<Option<Regex>>| {
             let found = pattern.as_ref()?.captures(text)?;
-            Some(found[1].to_owned())
+            Some(found.get(1).or(found.get(2))?.as_str().to_owned())
         };
         let line = || text.trim().to_owned();
         if text.contains(" died unexpectedly, shutting down") {
@@ -128,6 +140,15 @@ impl DeadWorkers {
             self.actor = None;
         } else if text.contains("ut of memory: Kill")
             && let Some(pid) = number(&KILLED)
+        {
+            self.lines.processes.entry(pid).or_insert_with(line);
+        } else if text.contains(", memory used=")
+            && let Some(pid) = number(&MEMORY_MONITOR)
+        {
+            let line = || format!("Ray's memory monitor killed process {pid}");
+            self.lines.processes.entry(pid.clone()).or_insert_with(line);
+        } else if (text.contains("]: segfault at ") || text.contains("traps: "))
+            && let Some(pid) = number(&KERNEL_FAULT)
         {
             self.lines.processes.entry(pid).or_insert_with(line);
         }
@@ -157,6 +178,18 @@ mod tests {
             read("Memory cgroup out of memory: Killed process 90 (python) total-vm:1kB"),
             [5]
         );
+        assert_eq!(
+            read(
+                "Memory on the node (IP: 10.0.0.4, ID: 2c0c) where the task (task ID: 76b2, name=f, pid=90, memory used=0.05GB) was running was 219.41GB / 230.40GB (0.952289), which exceeds the memory usage threshold of 0.95. Ray killed this worker"
+            ),
+            [5]
+        );
+        for fault in [
+            "[14531.790543] python[90]: segfault at 100324c2400 ip 00007f16 sp 00007f15 error 4 in libcuda.so[7f16+b1f000]",
+            "kernel: traps: pt_main_thread[90] general protection fault ip:7f3a sp:7ffd error:0 in libc.so.6",
+        ] {
+            assert_eq!(read(fault), [5], "{fault}");
+        }
         assert_eq!(read("[h:77153] Signal: Segmentation fault (11)"), [7]);
         assert!(read("[h:77153] Signal: Aborted (6)").is_empty());
     }

@@ -5,23 +5,30 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
+use super::communicator::identity;
 use super::pattern::pattern;
 
 /// The members of each group of one rank, by what the rank calls it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct GroupMembers {
     pub(super) groups: BTreeMap<String, Vec<u32>>,
+    /// How many ranks it expects in each of NCCL's communicators, by the communicator's identity.
+    pub(super) communicators: BTreeMap<String, u32>,
 }
 
 static GROUP: LazyLock<Option<Regex>> = LazyLock::new(|| {
     pattern(
-        r"(?i)\b(\w*(?:group|mesh)(?:_ranks|_members)?)['\x22]?\s?[=:]\s?[\[(](\d+(?:,\s?\d+)+)[\])]",
+        r"(?i)\b((?:[a-z]+[ _-]){0,2}\w*(?:group|mesh)(?:[ _]ranks|[ _]members)?)['\x22]?\s?[=:]\s?[\[(](\d+(?:,\s?\d+)+)[\])]",
     )
 });
 
 impl GroupMembers {
     /// Reads the next line.
     pub(super) fn read(&mut self, text: &str) {
+        if let Some((name, size)) = identity(text) {
+            self.communicators.insert(name.to_owned(), size);
+            return;
+        }
         if !text.contains([']', ')'])
             || !["roup", "esh", "GROUP"]
                 .iter()
@@ -42,6 +49,12 @@ impl GroupMembers {
             }
         }
     }
+
+    /// Adds what another file of the same rank says.
+    pub(super) fn merge(&mut self, other: Self) {
+        self.groups.extend(other.groups);
+        self.communicators.extend(other.communicators);
+    }
 }
 
 #[cfg(test)]
@@ -58,6 +71,10 @@ mod tests {
         assert_eq!(
             read("parallel_state: tp_group=[8, 9,10]"),
             [("tp_group".to_owned(), vec![8, 9, 10])]
+        );
+        assert_eq!(
+            read("mesh: rank 9 tp group ranks=[8, 9]"),
+            [("tp group ranks".to_owned(), vec![8, 9])]
         );
         assert!(read("shape=[8, 9] groups=[[0, 1]] param_group=[0, 1] ranks=[0, 1]").is_empty());
     }

@@ -10,6 +10,7 @@ use super::arrival::Counts;
 use super::compared_values::ComparedValues;
 use super::failure::Accusations;
 use super::job_sources::split_sources;
+use super::lagging_ranks::LaggingRanks;
 use super::launcher::{Launcher, ending, is_killed_by_signal};
 use super::logged::{Logged, Step, logged};
 use super::moment::Moment;
@@ -42,6 +43,8 @@ pub(super) struct Job {
     /// What errors say that ranks have, where not all have the same.
     pub(super) compared_values: ComparedValues,
     pub(super) stalled_tensors: StalledTensors,
+    /// What torch's own reports say of ranks that have not joined a collective.
+    pub(super) lagging_ranks: LaggingRanks,
     /// Pods that lines begin with, and the ranks that run there.
     pub(super) pods: BTreeMap<String, BTreeSet<u32>>,
     pub(super) pod_ends: PodEnds,
@@ -69,12 +72,14 @@ impl Job {
         let mut process_table = ProcessLines::default();
         let mut compared_values = ComparedValues::default();
         let mut stalled_tensors = StalledTensors::default();
+        let mut lagging_ranks = LaggingRanks::default();
         let mut pods: BTreeMap<String, BTreeSet<u32>> = BTreeMap::new();
         let mut pod_ends = PodEnds::default();
         let is_named =
             !dumps.is_empty() || sources_logs.iter().any(|one| !one.rank_logs.is_empty());
         let has_numbers = sources.iter().any(|source| owner::has_number(&source.path));
         let by_order = !is_named && !has_numbers && sources_logs.len() > 1;
+        let has_processes = sources_logs.iter().any(|one| one.has_processes);
         for (number, source_logs) in (0..).zip(sources_logs) {
             launcher.merge(source_logs.launcher);
             accusations.merge(source_logs.accusations);
@@ -84,6 +89,7 @@ impl Job {
             process_table.merge(source_logs.process_table.lines);
             compared_values.merge(source_logs.compared_values);
             stalled_tensors.merge(source_logs.stalled_tensors);
+            lagging_ranks.merge(source_logs.lagging_ranks);
             pods.extend(source_logs.pods);
             pod_ends.merge(source_logs.pod_ends);
             let own = match by_order {
@@ -103,7 +109,8 @@ impl Job {
         for rank in dumps.keys() {
             rank_logs.entry(*rank).or_default();
         }
-        if rank_logs.is_empty() && accusations.absent.is_empty() {
+        let makes_steps = has_processes && stray.step.is_some() && stray.errors.is_empty();
+        if rank_logs.is_empty() && accusations.absent.is_empty() && !makes_steps {
             return Err(LogError::NoRank);
         }
         if by_order {
@@ -138,6 +145,7 @@ impl Job {
             process_table,
             compared_values,
             stalled_tensors,
+            lagging_ranks,
             pods,
             pod_ends,
             dumps,
@@ -160,6 +168,11 @@ impl Job {
         self.launcher.exits.is_empty()
             && self.accusations.absent.is_empty()
             && self.dumps.is_empty()
+            && self.dead_workers.ranks.is_empty()
+            && self.process_table.ranks.is_empty()
+            && self.stalled_tensors.missing.is_empty()
+            && self.lagging_ranks.reports.is_empty()
+            && !self.ranks.is_empty()
             && !self.ranks.values().any(says)
     }
 

@@ -118,6 +118,11 @@ impl Launcher {
         (0..highest).filter(|rank| !listed(rank)).collect()
     }
 
+    /// Returns true if the table names the first failure, and lists the ranks of the only host.
+    pub(super) fn is_of_one_host(&self) -> bool {
+        self.first.is_some() && !self.has_other_hosts
+    }
+
     /// Adds what another file says; the first rank to fail is kept if it is known.
     pub(super) fn merge(&mut self, other: Self) {
         self.exits.extend(other.exits);

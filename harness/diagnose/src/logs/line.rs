@@ -1,6 +1,6 @@
 //! Splits a log line into what its headers say (process, rank, time) and its text, without colour codes.
 //!
-//! Headers are those of torchrun, `mpirun`, glog, Python's `logging`, loguru, accelerate, DeepSpeed, vLLM, SGLang, Ray and
+//! Headers are those of torchrun, torchx, syslog, `mpirun`, glog, Python's `logging`, loguru, accelerate, DeepSpeed, vLLM, SGLang, Ray and
 //! collectors that put something of their own before each line.
 
 use std::borrow::Cow;
@@ -20,6 +20,8 @@ pub(super) struct LogLine<'a> {
     pub(super) local_rank: Option<u32>,
     /// The process that a launcher names, `4009` or `4009@10.0.0.1`.
     pub(super) process: Option<String>,
+    /// The id of the process that Python's `logging` has put before it, `INFO:4009:train:`. Lines of a rank's helpers have others.
+    pub(super) logger_pid: Option<String>,
     /// The time in its headers; `None` if there is none.
     pub(super) moment: Option<Moment>,
     /// The rest of the line, its indentation included.
@@ -46,6 +48,10 @@ static HEADER: LazyLock<Option<Regex>> = LazyLock::new(|| {
         r"|\[?(?P<amonth>\d\d)/(?P<aday>\d\d)/(?P<ayear>\d{4}) (?P<aclock>\d\d:\d\d:\d\d)\]?",
         // vLLM: INFO 12-02 10:11:02 parallel_state.py:250].
         r"|", level!(), r"\s+(?P<vmonth>\d\d)-(?P<vday>\d\d) (?P<vclock>\d\d:\d\d:\d\d(?:\.\d+)?)(?: \[?[\w./-]+:\d+\])?",
+        // syslog and systemd's journal: Oct 02 23:40:00 n7 torchrun[8790]:
+        r"|(?P<smonth>Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) {1,2}(?P<sday>\d{1,2}) (?P<sclock>\d\d:\d\d:\d\d(?:\.\d+)?) [\w.-]+ (?P<program>[\w./-]+)\[\d+\]:",
+        // Python's logging with the process: INFO:4009:train:
+        r"|", level!(), r":(?P<lpid>\d{2,8}):[\w.]*:",
         // E1120 14:00:00.123456 4242 file.cpp:67]
         r"|\[?[IWEFCD](?P<gmonth>\d\d?)(?P<gday>\d\d) (?P<gclock>\d\d:\d\d:\d\d(?:\.\d+)?)(?:\s+\d+)?(?:\s+[^\s\]]+:\d+)?\]?",
         r"|\[[IWEF] [^\s\]]+:\d+\]",
@@ -73,6 +79,29 @@ static HEADER: LazyLock<Option<Regex>> = LazyLock::new(|| {
     .ok()
 });
 
+/// torchx: the role and the number of the replica, before what torchrun has put there.
+static REPLICA: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r"^[\w.-]+/(\d+) \[default(\d+)\]:").ok());
+/// Names of months in syslog.
+const MONTHS: &[&str] = &[
+    "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
+];
+/// Programs whose lines in a journal are of the host and no job's.
+const DAEMONS: &[&str] = &[
+    "systemd",
+    "sshd",
+    "CRON",
+    "cron",
+    "dockerd",
+    "containerd",
+    "kubelet",
+    "kernel",
+    "dbus",
+    "snapd",
+    "rsyslogd",
+    "sudo",
+];
+
 /// A rank that stands behind something that no header is.
 static INNER: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"\[rank(\d+)\]: ?|\[Rank (\d+)\] ").ok());
@@ -97,12 +126,14 @@ impl<'a> LogLine<'a> {
             rank: None,
             local_rank: None,
             process: None,
+            logger_pid: None,
             moment: None,
             text: Cow::Borrowed(""),
         };
-        // A collector's bar.
-        let bare = text.trim_start();
-        if bare.len() < text.len() && bare.starts_with("| ") {
+        if let Some(end) = line.take_replica(&text) {
+            text = Cow::Owned(text[end..].to_owned());
+        }
+        if let Some(bare) = behind_bar(&text) {
             text = Cow::Owned(bare.to_owned());
         }
         for _ in 0..HEADERS {
@@ -149,11 +180,30 @@ impl<'a> LogLine<'a> {
         line
     }
 
+    /// Takes in what torchx has put before a line; its end. Numbers within the host are ranks of the first replica at most.
+    fn take_replica(&mut self, text: &str) -> Option<usize> {
+        let found = REPLICA
+            .as_ref()
+            .filter(|_| text.contains(" [default"))?
+            .captures(text)?;
+        match &found[1] {
+            "0" => self.local_rank = found[2].parse().ok(),
+            _ => self.process = Some(found[0].to_owned()),
+        }
+        Some(found.get(0)?.end())
+    }
+
     /// Takes in what a header says; its end.
     fn take(&mut self, found: &regex::Captures<'_>) -> usize {
         let number = |name: &str| found.name(name)?.as_str().parse::<u32>().ok();
-        let part = |name: &str| found.name(name)?.as_str().parse::<i64>().ok();
         let text = |name: &str| found.name(name).map(|text| text.as_str());
+        let is_daemon = |program: &str| DAEMONS.iter().any(|name| program.starts_with(name));
+        if text("program").is_some_and(is_daemon) {
+            return 0;
+        }
+        if let Some(pid) = text("lpid") {
+            self.logger_pid = Some(pid.to_owned());
+        }
         // With other kinds of parallelism beside it, the number among those that share tensors is no rank of the job.
         let is_rank = |engine: &&str| !engine.contains("DP") && !engine.contains("PP");
         let engine = text("engine").or(text("aengine"));
@@ -179,28 +229,43 @@ impl<'a> LogLine<'a> {
                 None => pid.to_owned(),
             });
         }
-        if self.moment.is_none() {
-            let date = |form, year: Option<i64>, month: &str, day: &str, clock: &str| {
-                let (month, day) = (part(month).unwrap_or(1), part(day).unwrap_or(1));
-                Moment::of_date(form, year.unwrap_or(0), month, day, clock)
-            };
-            self.moment = if let Some(clock) = text("clock") {
-                date(Form::Iso, part("year"), "month", "day", clock)
-            } else if let Some(clock) = text("aclock") {
-                date(Form::Iso, part("ayear"), "amonth", "aday", clock)
-            } else if let Some(clock) = text("vclock") {
-                date(Form::Glog, None, "vmonth", "vday", clock)
-            } else if let Some(clock) = text("gclock") {
-                date(Form::Glog, None, "gmonth", "gday", clock)
-            } else {
-                text("epoch")
-                    .and_then(|epoch| epoch.parse().ok())
-                    .map(Moment::of_epoch)
-            };
-        }
+        self.moment = self.moment.or_else(|| moment(found));
         let whole = found.get(0).map_or(0, |all| all.end());
         found.name("on").map_or(whole, |on| on.start())
     }
+}
+
+/// Returns the time that a header is; `None` if it is none.
+fn moment(found: &regex::Captures<'_>) -> Option<Moment> {
+    let text = |name: &str| found.name(name).map(|text| text.as_str());
+    let part = |name: &str| text(name)?.parse::<i64>().ok();
+    let date = |form, year: Option<i64>, month: &str, day: &str, clock: &str| {
+        let (month, day) = (part(month).unwrap_or(1), part(day).unwrap_or(1));
+        Moment::of_date(form, year.unwrap_or(0), month, day, clock)
+    };
+    if let Some(clock) = text("clock") {
+        date(Form::Iso, part("year"), "month", "day", clock)
+    } else if let Some(clock) = text("aclock") {
+        date(Form::Iso, part("ayear"), "amonth", "aday", clock)
+    } else if let Some(clock) = text("vclock") {
+        date(Form::Glog, None, "vmonth", "vday", clock)
+    } else if let Some(clock) = text("gclock") {
+        date(Form::Glog, None, "gmonth", "gday", clock)
+    } else if let Some(clock) = text("sclock") {
+        let month = MONTHS.iter().position(|name| text("smonth") == Some(*name));
+        let month = (1..).nth(month.unwrap_or(0)).unwrap_or(1);
+        Moment::of_date(Form::Glog, 0, month, part("sday").unwrap_or(1), clock)
+    } else {
+        text("epoch")
+            .and_then(|epoch| epoch.parse().ok())
+            .map(Moment::of_epoch)
+    }
+}
+
+/// Returns a line without the blanks that a collector has put before its bar; `None` if it has none.
+fn behind_bar(text: &str) -> Option<&str> {
+    let bare = text.trim_start();
+    (bare.len() < text.len() && bare.starts_with("| ")).then_some(bare)
 }
 
 /// Returns true if a text begins with a rank, `[rank 2] ` or `rank 2: `.
@@ -462,6 +527,32 @@ mod tests {
                 "{raw}"
             );
         }
+    }
+
+    #[test]
+    fn prefixes_of_the_journal_and_of_torchx_are_taken_off() {
+        let read = |raw| {
+            let line = LogLine::read(raw);
+            let text = line.text.into_owned();
+            (line.rank, line.local_rank, line.logger_pid, text)
+        };
+        let train = "Nov  3 01:02:03 gpu-7 python[8790]: INFO:8801:trainer.data:init rank 5/8";
+        let pid = Some("8801".to_owned());
+        assert_eq!(read(train), (None, None, pid, "init rank 5/8".to_owned()));
+        let watchdog =
+            "Nov 03 01:02:03 gpu-7 torchrun[8790]: [rank4]:[E1103 01:02:02.2 P.cpp:632] [Rank 4] x";
+        assert_eq!(read(watchdog), (Some(4), None, None, "x".to_owned()));
+        let daemon = "Nov 03 01:02:03 gpu-7 systemd[1]: Starting clean-up...";
+        assert_eq!(read(daemon), (None, None, None, daemon.to_owned()));
+        assert_eq!(
+            read("trainer/0 [default6]:[NeMo I] x"),
+            (None, Some(6), None, "[NeMo I] x".to_owned())
+        );
+        let second = LogLine::read("trainer/1 [default6]:[rank14]: x");
+        assert_eq!((second.rank, second.local_rank), (Some(14), None));
+        let times = ["Nov 03 01:02:03 n a[1]: x", "E1103 01:02:05 2 a.cpp:1] x"];
+        let [one, other] = times.map(|raw| LogLine::read(raw).moment.unwrap());
+        assert_eq!(other.since(one), Some(2.0));
     }
 
     #[test]

@@ -34,6 +34,7 @@
 //! | `group_members` | the members that a rank says its groups have |
 //! | `compared_values` | errors in which ranks compare what they have |
 //! | `stalled_tensors` | tensors that Horovod says ranks have not submitted |
+//! | `lagging_ranks` | ranks that torch's own reports say have not joined a collective |
 //! | `watchdog` | the numbers in the lines of NCCL's watchdog |
 //! | `recorder_dump`, `pickle` | dumps of flight recorders |
 //! | `dumps` | those of a job that runs |
@@ -74,6 +75,7 @@ mod group_members;
 mod job;
 mod job_evidence;
 mod job_sources;
+mod lagging_ranks;
 mod launcher;
 mod line;
 mod logged;

@@ -29,10 +29,10 @@ static WORDS: &[&str] = &[
 ];
 static LIST: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"^([\w.-]+?)\[([\d,-]+)\]$").ok());
-/// `node=n7`, `hostname: n7`, and the start of NCCL's lines, `n7:4012:4422 [3] NCCL INFO`.
+/// `node=n7`, `hostname: n7`, the start of NCCL's lines, `n7:4012:4422 [3] NCCL INFO`, and `[n7] rank 3`.
 static OWN: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(
-        r"\b(?:node|nodename|hostname)['\x22]?\s?[=:]\s?['\x22]?([A-Za-z][\w.-]*)|^([A-Za-z][\w.-]*):\d+:\d+ \[\d+\] NCCL ",
+        r"\b(?:node|nodename|hostname)['\x22]?\s?[=:]\s?['\x22]?([A-Za-z][\w.-]*)|^([A-Za-z][\w.-]*):\d+:\d+ \[\d+\] NCCL |^\[([A-Za-z][\w.-]*\d[\w.-]*)\] (?:global )?rank[ =:]?\d+\b",
     )
     .ok()
 });
@@ -77,11 +77,13 @@ fn expanded(list: &str) -> Vec<String> {
 /// Returns the node that a line says its rank runs on; `None` if it says nothing of it.
 pub(super) fn own_node(text: &str) -> Option<&str> {
     // Most lines say nothing of it, and a look is cheaper than the pattern.
-    if !text.contains("node") && !text.contains("host") && !text.contains("] NCCL ") {
+    let may_begin = text.starts_with('[') && text.contains("] ");
+    if !text.contains("node") && !text.contains("host") && !text.contains("] NCCL ") && !may_begin {
         return None;
     }
     let found = OWN.as_ref()?.captures(text)?;
-    found.get(1).or(found.get(2)).map(|node| node.as_str())
+    let node = found.get(1).or(found.get(2)).or(found.get(3));
+    node.map(|node| node.as_str())
 }
 
 #[cfg(test)]
@@ -123,6 +125,11 @@ mod tests {
             Some("a100-06")
         );
         assert_eq!(own_node("n7:4012:4422 [3] NCCL INFO Bootstrap"), Some("n7"));
+        assert_eq!(
+            own_node("[dgx-3] rank 9 local_rank 1 cuda:1"),
+            Some("dgx-3")
+        );
+        assert_eq!(own_node("[trainer] rank 9"), None);
         assert_eq!(own_node("node 3 of 4"), None);
     }
 }

@@ -18,6 +18,9 @@ impl Job {
             let are = if absent.len() == 1 { "is" } else { "are" };
             open.push(format!("{} {are} not in these logs", named(&absent)));
         }
+        if self.ranks.is_empty() {
+            open.push("no line says which rank has written it".to_owned());
+        }
         if self.size.is_none() && self.ranks.len() < 2 {
             open.push("nothing says how many ranks there are".to_owned());
         }

@@ -8,7 +8,9 @@ use regex::Regex;
 use super::pattern::pattern;
 
 static RANK: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    pattern(r"(?i)(?:\b(?P<other>\w+)[ -])?\b(?:global_)?rank(?:id)?[ =:\[(]+(?P<rank>\d+)\b")
+    pattern(
+        r"(?i)(?:\b(?P<other>\w+)[ -])?\b(?:global_|world_)?rank(?:id)?[ =:\[(]+(?P<rank>\d+)\b",
+    )
 });
 static PID: LazyLock<Option<Regex>> = LazyLock::new(|| pattern(r"\b(?i:pid)[=: ] ?(\d+)\b"));
 /// Words before `rank` that make it another number.
@@ -16,6 +18,51 @@ const OTHER: &[&str] = &[
     "local", "node", "group", "machine", "tp", "pp", "dp", "ep", "cp", "role", "remote", "peer",
     "from", "to",
 ];
+
+/// What a rank, which the line begins with, says of its own process: `pid 66121 joined`, `worker started as process id 90`.
+static OWN_PID: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    pattern(
+        r"(?i)^(?:[\w.<>]+:[\w.<>]+:\d+ - )?(?:\W*|(?:\w+ ){0,3}(?:start(?:ed|ing)?|running|joined|alive|up|ready|hello)\b[\w ,]*?|my )(?:pid|process id)[=: ] ?(\d+)\b",
+    )
+});
+/// Words for a process that is not the rank's own.
+const NOT_OWN: &[&str] = &[
+    "loader", "child", "peer", "kill", "lost", "died", "dead", "parent", "monitor", "exit",
+];
+
+/// Returns the id of its process that a rank tells in the text of a line which begins with the rank; `None` if it tells none.
+pub(super) fn own_pid(text: &str) -> Option<&str> {
+    if !(text.contains("pid") || text.contains("PID") || text.contains("rocess id")) {
+        return None;
+    }
+    let lower = text.to_lowercase();
+    if NOT_OWN.iter().any(|word| lower.contains(word)) {
+        return None;
+    }
+    let found = OWN_PID.as_ref()?.captures(text)?;
+    found.get(1).map(|pid| pid.as_str())
+}
+
+/// `rank 3/8`, `rank=3 world_size=8`: the rank of the process that writes the line.
+static OF_WORLD: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    pattern(
+        r"(?i)(?:\b(?P<other>\w+)[ -])?\b(?:global_|world_)?rank[ =:]*(?P<rank>\d+)(?: ?/ ?|,? of |,? out of |,? (?:in )?(?:the )?world[_ ]?size[ =:]*)\d+\b",
+    )
+});
+
+/// Returns the rank that a line gives to the process that writes it, beside the size of the world; `None` if it gives none.
+pub(super) fn rank_of_world(text: &str) -> Option<u32> {
+    if !(text.contains("ank") || text.contains("RANK")) {
+        return None;
+    }
+    let mut found = OF_WORLD.as_ref()?.captures_iter(text);
+    let (only, None) = (found.next()?, found.next()) else {
+        return None;
+    };
+    let other = only.name("other").map(|word| word.as_str().to_lowercase());
+    let is_other = other.is_some_and(|word| OTHER.contains(&word.as_str()));
+    only["rank"].parse().ok().filter(|_| !is_other)
+}
 
 /// Returns the rank and the id of its process; `None` if a line does not name one of each.
 pub(super) fn own_process(text: &str) -> Option<(u32, &str)> {
@@ -63,11 +110,45 @@ mod tests {
                 "pid 1590, rank 0 / size 12, local rank 3 / local size 4",
                 Some((0, "1590")),
             ),
+            (
+                "- (node_id=77ce, ip=10.0.7.22, pid=9080) world_rank=2, local_rank=0, node_rank=1",
+                Some((2, "9080")),
+            ),
             ("rank 3 lost rank 5, pid 77", None),
             ("local rank 3, pid 77", None),
             ("rank 3: workers pid 77, pid 78", None),
         ] {
             assert_eq!(own_process(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_rank_tells_its_process() {
+        for (text, expected) in [
+            ("pid 66121 joined gloo world of 4", Some("66121")),
+            ("a.b:run:140 - pid=7 up", Some("7")),
+            ("trainer started, pid 91", Some("91")),
+            ("my process id: 91", Some("91")),
+            ("DataLoader worker (pid 5120) is killed by signal", None),
+            ("started, lost the peer with pid 91", None),
+            ("no answer of pid 91", None),
+        ] {
+            assert_eq!(own_pid(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_process_tells_its_rank() {
+        for (text, expected) in [
+            ("init rank 5/8", Some(5)),
+            ("rank 3 of 16 is up", Some(3)),
+            ("hello from rank 3 of 16", None),
+            ("rank=2 world_size=4 backend=nccl", Some(2)),
+            ("local_rank 1/8", None),
+            ("TP rank 1/8", None),
+            ("rank 3 lost", None),
+        ] {
+            assert_eq!(rank_of_world(text), expected, "{text}");
         }
     }
 }

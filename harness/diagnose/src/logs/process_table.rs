@@ -9,11 +9,31 @@ pub(super) struct ProcessTable {
     pub(super) lines: ProcessLines,
     /// The columns of the id and of the state in the table that the lines are of; `None` if they are of none.
     columns: Option<(usize, usize)>,
+    /// The process whose `/proc/PID/status` the lines show; `None` if they show none.
+    status: Option<String>,
 }
 
 impl ProcessTable {
+    /// Reads a line of `/proc/PID/status`, of which a command before it names the process.
+    fn read_status(&mut self, text: &str) {
+        if let Some((_, rest)) = text.split_once("/proc/") {
+            let pid = rest.split_once("/status").map(|(pid, _)| pid);
+            let pid = pid.filter(|pid| pid.parse::<u32>().is_ok());
+            self.status = pid.map(str::to_owned);
+        } else if let Some(state) = text.strip_prefix("State:")
+            && let Some(pid) = self.status.take()
+            && state.trim_start().starts_with("T (stopped)")
+        {
+            let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+            self.lines.processes.entry(pid).or_insert(line);
+        }
+    }
+
     /// Reads the next line.
     pub(super) fn read(&mut self, text: &str) {
+        if text.contains("/proc/") || text.starts_with("State:") {
+            self.read_status(text);
+        }
         // Most lines are of no table, and a look is cheaper than the words.
         if self.columns.is_none() && !text.contains("PID") {
             return;
@@ -52,5 +72,9 @@ mod tests {
         text.lines().for_each(|line| table.read(line));
         table.lines.name(|pid| pid.parse().ok());
         assert_eq!(table.lines.ranks.keys().collect::<Vec<_>>(), [&91]);
+        let status = "$ cat /proc/94/status\nName:\tpython\nState:\tT (stopped)\n$ cat /proc/95/status\nState:\tt (tracing stop)\nState:\tT (stopped)";
+        let mut table = ProcessTable::default();
+        status.lines().for_each(|line| table.read(line));
+        assert_eq!(table.lines.processes.keys().collect::<Vec<_>>(), ["94"]);
     }
 }

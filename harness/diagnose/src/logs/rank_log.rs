@@ -87,7 +87,10 @@ pub(super) struct LoggedError {
 }
 
 static STEP: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(r"(?i)\b(?:epoch|step|iter|iteration|batch|round)s?\b[ :=#\[]*\d+(?:/\d+)?").ok()
+    Regex::new(
+        r"(?i)\b(?:epoch|ep|step|iter|it|itr|iteration|batch|round)s?\b[ :=#\[]*\d+(?:/\d+)?",
+    )
+    .ok()
 });
 /// What a rank says when it is about to end.
 static ENDING: LazyLock<Option<Regex>> = LazyLock::new(|| {
@@ -330,7 +333,7 @@ impl RankLog {
             rank: environment.rank.or(self.environment.rank),
         };
         self.node = other.node.or(self.node.take());
-        self.group_members.groups.extend(other.group_members.groups);
+        self.group_members.merge(other.group_members);
         if other.collective_trace.size() > self.collective_trace.size() {
             self.collective_trace = other.collective_trace;
         }
@@ -467,6 +470,7 @@ mod tests {
             log("After x\nepoch 0 step 5 loss 0.1").step.as_deref(),
             Some("epoch 0")
         );
+        assert_eq!(log("ep 3 it 40/800 ce 1.2").step.as_deref(), Some("ep 3"));
         assert_eq!(log("step 5\nBefore x").step, None);
         let done = log("step 5\nTraining completed");
         assert!(done.is_finished && done.step.is_none());

@@ -107,7 +107,14 @@ const OTHER: &[&str] = &[
     "threadName",
 ];
 /// Keys of what a logger adds after the message.
-const EXCEPTIONS: &[&str] = &["exception", "exc_info", "stack_trace"];
+const EXCEPTIONS: &[&str] = &[
+    "exception",
+    "exc_info",
+    "exc_text",
+    "exc",
+    "traceback",
+    "stack_trace",
+];
 
 impl Records {
     /// Reads the next line, and calls with each line of the program's that it holds. A line that is no record is one itself.

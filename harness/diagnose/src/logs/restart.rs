@@ -6,6 +6,8 @@
 pub(super) struct Restart {
     /// Lines about steps since the launcher has said that the job failed; `None` if it has not.
     steps: Option<usize>,
+    /// Whether the launcher has said since then that all ranks of its host have finished.
+    has_succeeded: bool,
 }
 
 /// Lines about steps that show that the job goes on; fewer may have been under way when it failed.
@@ -16,6 +18,11 @@ const FAILED: &[&str] = &[
     "; will restart worker group",
     " DUE TO JOB REQUEUE",
 ];
+/// What torchrun says of a start that has come to its end.
+const SUCCEEDED: &[&str] = &[
+    "(WorkerState.SUCCEEDED)",
+    "worker group successfully finished",
+];
 
 impl Restart {
     /// Reads the next line. Returns true if a start of the job has ended there.
@@ -23,8 +30,12 @@ impl Restart {
         let has_failed = FAILED.iter().any(|words| text.contains(words));
         if has_failed {
             self.steps = Some(0);
+            self.has_succeeded = false;
         } else if text.starts_with("Root Cause (first observed failure)") {
             self.steps = None;
+        }
+        if SUCCEEDED.iter().any(|words| text.contains(words)) {
+            self.has_succeeded = self.steps.is_some();
         }
         has_failed
     }
@@ -38,7 +49,7 @@ impl Restart {
 
     /// Returns true if the job was started again.
     pub(super) fn is_one(self) -> bool {
-        self.steps.is_some_and(|steps| steps >= STEPS)
+        self.has_succeeded || self.steps.is_some_and(|steps| steps >= STEPS)
     }
 }
 
@@ -57,6 +68,10 @@ mod tests {
         };
         assert!(is_one(3, "done"));
         assert!(!is_one(1, "done"));
+        assert!(is_one(
+            0,
+            "[default] worker group successfully finished. Waiting 300 seconds for other agents to finish."
+        ));
         assert!(!is_one(3, "Root Cause (first observed failure):"));
     }
 }

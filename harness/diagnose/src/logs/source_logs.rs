@@ -10,6 +10,7 @@ use super::compared_values::ComparedValues;
 use super::container_exits::ContainerExits;
 use super::dead_workers::DeadWorkers;
 use super::failure::Accusations;
+use super::lagging_ranks::LaggingRanks;
 use super::launcher::Launcher;
 use super::line::{LogLine, RANKS, parts};
 use super::node_failures::NodeFailures;
@@ -30,6 +31,8 @@ use super::traceback_lines::TracebackLines;
 pub(super) struct SourceLogs {
     /// What each rank wrote, for lines that belong to a rank.
     pub(super) rank_logs: BTreeMap<u32, RankLog>,
+    /// Whether a launcher has named processes in it.
+    pub(super) has_processes: bool,
     /// Lines that belong to no rank, as far as anything says.
     pub(super) stray: RankLog,
     pub(super) launcher: Launcher,
@@ -40,6 +43,7 @@ pub(super) struct SourceLogs {
     pub(super) process_table: ProcessTable,
     pub(super) compared_values: ComparedValues,
     pub(super) stalled_tensors: StalledTensors,
+    pub(super) lagging_ranks: LaggingRanks,
     /// Pods, containers or hosts that lines begin with, and the ranks that run there.
     pub(super) pods: BTreeMap<String, BTreeSet<u32>>,
     pub(super) pod_ends: PodEnds,
@@ -72,6 +76,8 @@ impl SourceLogs {
                     Some(writer) => survey.sign(&mut line, writer),
                     None => tracebacks.attribute(&mut line),
                 }
+                let told = line.logger_pid.as_ref();
+                line.rank = line.rank.or_else(|| survey.told_rank(told?));
                 stacks.read(&line.text, line.rank, |pid| {
                     survey.rank_of(pid).or_else(|| rank_of(pid))
                 });
@@ -96,6 +102,7 @@ impl SourceLogs {
         if let Some(owner) = owner {
             source_logs.rank_logs.entry(owner).or_default().is_torn = is_torn;
         }
+        source_logs.has_processes = !survey.processes.is_empty();
         source_logs.launcher.close();
         source_logs.end_containers(survey);
         let pods = survey.writers.names();
@@ -151,6 +158,7 @@ impl SourceLogs {
         self.process_table.read(text);
         self.compared_values.read(text);
         self.stalled_tensors.read(text);
+        self.lagging_ranks.read(text, line.rank);
         self.pod_ends.read(text);
         self.container_exits.read(text);
         // The tasks that have labels are the ranks.
@@ -188,6 +196,7 @@ impl SourceLogs {
                 let is_step = self.rank_logs.entry(rank).or_default().read(line);
                 if is_step {
                     self.restart.step();
+                    self.stalled_tensors.step();
                 }
             }
             None => {
@@ -322,6 +331,12 @@ mod tests {
         assert_eq!(cause(failed).as_deref(), Some("KeyError: 'a'"));
         let steps = "[Rank 0] step 1\n[Rank 0] step 2\n[Rank 0] step 3\n";
         assert_eq!(cause(&format!("{failed}{steps}")), None);
+    }
+
+    #[test]
+    fn a_process_of_a_logger_that_tells_its_rank_is_that_rank() {
+        let lines = "INFO:41:dist:init rank 1/2\nINFO:40:dist:init rank 0/2\nINFO:41:train:Before x\nINFO:99:data:Before x";
+        assert_eq!(marks(&source_logs("job.log", lines))[1], (1, 1));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Reads Horovod's reports of tensors that some ranks have not submitted.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
 use regex::Regex;
@@ -14,6 +14,8 @@ pub(super) struct StalledTensors {
     pub(super) missing: BTreeMap<u32, String>,
     /// Whether rows follow, each of one rank.
     is_table: bool,
+    /// The ranks of the report before, and how many reports in a row had named these while no rank wrote of a step.
+    earlier: (BTreeSet<u32>, usize),
 }
 
 /// A row of the table of Horovod 0.16 and later: `5: [allreduce.layer1.weight, ...]`.
@@ -25,7 +27,11 @@ impl StalledTensors {
     /// Reads the next line.
     pub(super) fn read(&mut self, text: &str) {
         if text.contains("One or more tensors were submitted to be reduced, gathered or") {
-            *self = Self::default();
+            let earlier = (self.missing.keys().copied().collect(), self.reports());
+            *self = Self {
+                earlier,
+                ..Self::default()
+            };
         } else if text.contains("[missing ranks: ") {
             let Some(found) = TENSOR.as_ref().and_then(|line| line.captures(text)) else {
                 return;
@@ -47,8 +53,24 @@ impl StalledTensors {
         }
     }
 
+    /// Notes that a rank has written of a step: those that wait are not the same as before.
+    pub(super) fn step(&mut self) {
+        self.earlier = (BTreeSet::new(), 0);
+    }
+
+    /// Counts the reports in a row that name the same ranks, the latest included, while no rank has written of a step.
+    pub(super) fn reports(&self) -> usize {
+        let (ranks, reports) = &self.earlier;
+        let is_same = !ranks.is_empty() && ranks.iter().eq(self.missing.keys());
+        let earlier = if is_same { *reports } else { 0 };
+        earlier + usize::from(!self.missing.is_empty())
+    }
+
     /// Adds what another file says.
     pub(super) fn merge(&mut self, other: Self) {
+        if other.reports() > self.reports() {
+            self.earlier = other.earlier;
+        }
         self.missing.extend(other.missing);
     }
 }
@@ -74,5 +96,22 @@ mod tests {
         let old =
             format!("{report}\nStalled ops:\na_0 [missing ranks: 1, 2]\nb_0 [missing ranks: 2]");
         assert_eq!(read(&old), [1, 2]);
+    }
+
+    #[test]
+    fn reports_in_a_row_are_counted() {
+        let mut stalled = StalledTensors::default();
+        let report = |stalled: &mut StalledTensors, rank: u32| {
+            stalled.read("One or more tensors were submitted to be reduced, gathered or x");
+            stalled.read("Missing ranks:");
+            stalled.read(&format!("{rank}: [allreduce.a, allreduce.b ...]"));
+            stalled.reports()
+        };
+        assert_eq!(
+            [3, 3, 3, 5, 5].map(|rank| report(&mut stalled, rank)),
+            [1, 2, 3, 1, 2]
+        );
+        stalled.step();
+        assert_eq!(report(&mut stalled, 5), 2);
     }
 }

@@ -11,7 +11,7 @@ use super::collector::Collector;
 use super::communicator::Communicator;
 use super::environment::Environment;
 use super::line::{LogLine, may_name_a_rank, parts};
-use super::own_process::own_process;
+use super::own_process::{own_pid, own_process, rank_of_world};
 use super::recorder_dump::{self, Dump};
 use super::source::Source;
 use super::writers::Writers;
@@ -136,6 +136,7 @@ impl Survey {
         for part in parts(raw) {
             let line = LogLine::read(part);
             self.ranks.extend(line.rank);
+            self.note_process(&line);
             if let Some(writer) = origin.writer {
                 self.writers.read(writer, line.rank, line.local_rank);
             }
@@ -159,6 +160,32 @@ impl Survey {
         }
     }
 
+    /// Notes the process ids that a line gives to ranks.
+    fn note_process(&mut self, line: &LogLine<'_>) {
+        let mut note = |rank: u32, pid: &str| {
+            self.pids.entry(pid.to_owned()).or_default().insert(rank);
+        };
+        // A process may list others, each with its rank.
+        if line.process.is_some()
+            && let Some((rank, pid)) = own_process(&line.text)
+        {
+            note(rank, pid);
+        }
+        match (line.rank, &line.logger_pid) {
+            (Some(rank), _) => {
+                if let Some(pid) = own_pid(&line.text) {
+                    note(rank, pid);
+                }
+            }
+            (None, Some(pid)) => {
+                if let Some(rank) = rank_of_world(&line.text) {
+                    note(rank, pid);
+                }
+            }
+            (None, None) => {}
+        }
+    }
+
     /// Gives the processes of this source the ranks that they have.
     pub(super) fn name_processes(&mut self, ranks: &BTreeMap<String, u32>) {
         for (process, rank) in ranks {
@@ -177,6 +204,12 @@ impl Survey {
             let local = line.local_rank.take();
             line.rank = self.writers.rank(writer, local);
         }
+    }
+
+    /// Returns the rank that lines give to the process with this id; `None` if they give none, or several.
+    pub(super) fn told_rank(&self, pid: &str) -> Option<u32> {
+        let mut ranks = self.pids.get(pid)?.iter().copied();
+        ranks.next().filter(|_| ranks.next().is_none())
     }
 
     /// Returns the rank of a process by its id; `None` if it is not known, or processes of several hosts have that id.

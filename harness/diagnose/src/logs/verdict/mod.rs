@@ -7,6 +7,7 @@ mod counted;
 mod evicted;
 mod failure_table;
 mod group_members;
+mod lagging;
 mod node;
 mod places;
 mod process_table;
@@ -60,6 +61,7 @@ pub(super) fn verdict(job: &Job) -> Option<Diagnosis> {
         .or_else(|| rules.stalled())
         .or_else(|| rules.counted())
         .or_else(|| rules.recorded())
+        .or_else(|| rules.lagging())
         .or_else(|| rules.traced())
         .or_else(|| rules.works())
         .or_else(|| rules.stuck())
@@ -71,6 +73,7 @@ pub(super) fn verdict(job: &Job) -> Option<Diagnosis> {
         .or_else(|| rules.silent())
         .or_else(|| rules.teardown())
         .or_else(|| rules.group_members())
+        .or_else(|| rules.communicator_sizes())
         .or_else(|| rules.about_others())
         .or_else(|| {
             Some(by_rules)
@@ -141,6 +144,8 @@ impl Rules<'_> {
             || accused()
             || self.teardown().is_some()
             || self.traced().is_some()
+            || self.stalled().is_some()
+            || self.stopped_processes().is_some()
             || !self.job.dead_workers.ranks.is_empty()
             || (raised() && !self.is_over())
             || behind(self.job).is_some()

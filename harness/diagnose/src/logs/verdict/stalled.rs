@@ -7,12 +7,18 @@ use allranks_model::diagnosis::rank_set::named;
 use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
 use allranks_model::names::Rank;
 
+/// Reports in a row, of one a minute, after which ranks that make no steps count as stuck.
+const REPORTS: usize = 5;
+
 impl Rules<'_> {
-    /// Finds the few ranks for which the others waited until they gave up. A report alone is no fault: one rank may evaluate.
+    /// Finds the few ranks for which the others waited until they gave up, or through many reports without a step of any rank. A few
+    /// reports are no fault: one rank may evaluate.
     pub(super) fn stalled(&self) -> Option<Diagnosis> {
         let missing = &self.job.stalled_tensors.missing;
         let gave_up = |(_, logged): &(&u32, &Logged)| logged.gave_up();
-        let victims = self.job.ranks.iter().filter(gave_up);
+        let is_stuck = self.job.stalled_tensors.reports() >= REPORTS;
+        let victims = self.job.ranks.iter();
+        let victims = victims.filter(|one| is_stuck || gave_up(one));
         let victims: Vec<Rank> = victims
             .map(|(rank, _)| *rank)
             .filter(|rank| !missing.contains_key(rank))
@@ -62,5 +68,13 @@ mod tests {
             said(&format!("{step}{report}")),
             (HangKind::Unknown, vec![])
         );
+        let reports = report.repeat(5);
+        assert_eq!(
+            said(&format!("{}{step}{reports}", step.replace("1,1", "1,2"))),
+            (HangKind::Behind, vec![1])
+        );
+        // A rank makes steps: those that wait are not the same all the time.
+        let steps = format!("{report}[1,0]<stdout>:step 7\n").repeat(5);
+        assert_eq!(said(&format!("{step}{steps}")), (HangKind::Unknown, vec![]));
     }
 }

@@ -18,6 +18,9 @@ static AWAITED: LazyLock<Option<Regex>> = LazyLock::new(|| {
     .ok()
 });
 
+/// Ranks that must have given up for one without lines to be told from them.
+const LEAST: usize = 2;
+
 impl Rules<'_> {
     /// Finds the rank whose id others waited for: it has not come to its first collective. The numbers are those of a group, and
     /// count only if each rank that waits has its own number there.
@@ -41,7 +44,7 @@ impl Rules<'_> {
             Some(logged) => {
                 logged.log.final_errors().next().is_none() && !logged.log.watchdog.timed_out()
             }
-            None => false,
+            None => self.outlives(root, &waiting),
         };
         if !is_alive {
             return None;
@@ -62,6 +65,18 @@ impl Rules<'_> {
             victims: waiting,
             ..found
         })
+    }
+
+    /// Returns true if a rank of which there are no lines had not failed when all others had given up: torchrun's table lists what
+    /// failed of all ranks, and not this one.
+    fn outlives(&self, rank: u32, others: &[Rank]) -> bool {
+        let launcher = &self.job.launcher;
+        let all = 0..self.job.least_size();
+        let gave_up = |other: u32| other == rank || others.contains(&Rank(other));
+        others.len() >= LEAST
+            && launcher.is_of_one_host()
+            && !launcher.exits.contains_key(&rank)
+            && all.into_iter().all(gave_up)
     }
 }
 
@@ -105,5 +120,17 @@ mod tests {
         let group = format!("{root}{}{}", waits(2, 1), waits(3, 2));
         assert_eq!(said(&group), (HangKind::Unknown, vec![]));
         assert_eq!(said(&waits(1, 1)), (HangKind::Unknown, vec![]));
+        // Of rank 0 there are no lines, and torchrun has seen no failure of it.
+        let table = |rank: u32| {
+            format!(
+                "Root Cause (first observed failure):\n  rank      : {rank} (local_rank: {rank})\n  exitcode  : 1 (pid: 7)\n"
+            )
+        };
+        let others = format!("{}{}", waits(1, 1), waits(2, 2));
+        assert_eq!(said(&others), (HangKind::Unknown, vec![]));
+        let outlived = format!("{others}{}", table(2));
+        assert_eq!(said(&outlived), (HangKind::Behind, vec![0]));
+        let failed = format!("{others}{}", table(0));
+        assert_ne!(said(&failed).0, HangKind::Behind);
     }
 }

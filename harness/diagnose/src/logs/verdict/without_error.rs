@@ -1,7 +1,12 @@
 //! The verdict by the one rank that has written no error where all others gave up in the same call.
 
+use std::sync::LazyLock;
+
+use regex::Regex;
+
 use super::Rules;
 use crate::logs::logged::Logged;
+use crate::logs::pattern::pattern;
 use crate::logs::phase::Nature;
 use allranks_model::diagnosis::rank_set::named;
 use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
@@ -9,6 +14,10 @@ use allranks_model::names::Rank;
 
 /// Ranks that must have given up in one call for the last one to be told from them.
 const LEAST: usize = 3;
+
+/// What torch's store says of the keys that did not come in time.
+static KEYS: LazyLock<Option<Regex>> =
+    LazyLock::new(|| pattern(r"(?i)\bwait timeout after \d+ ?ms, keys: (.+)$"));
 
 impl Rules<'_> {
     /// Finds the only rank that has written no error, where all others gave up in one call because of another rank. It must have
@@ -22,35 +31,39 @@ impl Rules<'_> {
         let [(rank, logged)] = rest[..] else {
             return None;
         };
-        let call = others.first()?.1.step()?;
-        let is_there = |(_, other): &(&u32, &Logged)| {
-            let step = other.step();
-            step.is_some_and(|step| step.key == call.key) && other.log.cause().is_none()
-        };
-        if others.len() < LEAST
-            || !matches!(call.nature, Nature::Collective(_) | Nature::Init)
-            || !others.iter().all(is_there)
-            || logged.times(&call.key) >= others.first()?.1.times(&call.key)
-            || !self.could_write(*rank)
-        {
+        let are_enough = others.len() >= LEAST && self.could_write(*rank);
+        let has_cause = |(_, other): &(&u32, &Logged)| other.log.cause().is_some();
+        if !are_enough || others.iter().any(has_cause) {
             return None;
         }
+        let first = others.first()?.1;
+        let (place, kind) = self
+            .awaited_keys(&others)
+            .or_else(|| common_call(first, &others, logged))?;
         let victims: Vec<Rank> = others.iter().map(|(rank, _)| Rank(**rank)).collect();
-        let summary = format!(
-            "rank {rank} has not come to {}; all others gave up there",
-            call.name
-        );
+        let summary = format!("rank {rank} has not come to {place}; all others gave up there");
         let facts = vec![format!(
-            "{} gave up in {}, and rank {rank} has written no error",
-            named(&victims),
-            call.name
+            "{} gave up in {place}, and rank {rank} has written no error",
+            named(&victims)
         )];
-        let kind = match call.nature {
-            Nature::Init => HangKind::MissingRank,
-            _ => HangKind::Behind,
-        };
         let found = self.diagnosis(kind, Confidence::Likely, vec![Rank(*rank)], summary, facts);
         Some(Diagnosis { victims, ..found })
+    }
+
+    /// Returns the keys of the store for which all of these ranks waited until they gave up; `None` if they waited for others, or for
+    /// something else.
+    fn awaited_keys(&self, ranks: &[(&u32, &Logged)]) -> Option<(String, HangKind)> {
+        let keys = |logged: &Logged| {
+            let mut errors = logged.log.final_errors();
+            errors.find_map(|error| Some(KEYS.as_ref()?.captures(error)?[1].to_owned()))
+        };
+        let first = keys(ranks.first()?.1)?;
+        let is_same = |(_, logged): &(&u32, &Logged)| keys(logged).as_ref() == Some(&first);
+        let place = format!("the wait for {first} in the store");
+        ranks
+            .iter()
+            .all(is_same)
+            .then_some((place, HangKind::Behind))
     }
 
     /// Returns true if a rank without an error would have written one: it has written something, its log is whole, its launcher
@@ -69,6 +82,29 @@ impl Rules<'_> {
             && log.final_errors().next().is_none()
             && files.is_none_or(|files| log.files >= files)
     }
+}
+
+/// Returns the call in which all of these ranks gave up, and the kind of the verdict on another rank that has not come to it; `None` if
+/// they are in several calls, or the rank has come to it.
+fn common_call(
+    first: &Logged,
+    others: &[(&u32, &Logged)],
+    rank: &Logged,
+) -> Option<(String, HangKind)> {
+    let call = first.step()?;
+    let is_there = |(_, other): &(&u32, &Logged)| {
+        let step = other.step();
+        step.is_some_and(|step| step.key == call.key)
+    };
+    let kind = match call.nature {
+        Nature::Init => HangKind::MissingRank,
+        Nature::Collective(_) => HangKind::Behind,
+        Nature::NewGroup(_) | Nature::Message { .. } | Nature::Destroy | Nature::Own => {
+            return None;
+        }
+    };
+    let is_late = rank.times(&call.key) < first.times(&call.key);
+    (is_late && others.iter().all(is_there)).then(|| (call.name.clone(), kind))
 }
 
 #[cfg(test)]
@@ -100,6 +136,29 @@ mod tests {
         assert_eq!(said(&stopped), (HangKind::Unknown, vec![]));
         let two = format!("{others}{reads}[rank4]: still reading\n");
         assert_eq!(said(&two), (HangKind::Unknown, vec![]));
+    }
+
+    #[test]
+    fn the_rank_that_does_not_set_its_key_has_not_come() {
+        let waited = |rank: u32, keys: &str| {
+            format!(
+                "[rank{rank}]: torch.distributed.DistStoreError: wait timeout after 60000ms, keys: {keys}\n"
+            )
+        };
+        let keys = "/save/7/0, /save/7/1, /save/7/2, /save/7/3";
+        let others = format!("{}{}{}", waited(0, keys), waited(2, keys), waited(3, keys));
+        let uploads = "[rank1]: upload failed, attempt 3\n";
+        assert_eq!(
+            said(&format!("{others}{uploads}")),
+            (HangKind::Behind, vec![1])
+        );
+        let mixed = format!(
+            "{}{}{}{uploads}",
+            waited(0, keys),
+            waited(2, "/load/7"),
+            waited(3, keys)
+        );
+        assert_eq!(said(&mixed), (HangKind::Unknown, vec![]));
     }
 
     #[test]

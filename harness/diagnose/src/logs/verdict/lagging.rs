@@ -1,0 +1,51 @@
+//! The verdict by torch's own reports of ranks that have not joined a collective.
+
+use super::Rules;
+use crate::evidence::verb;
+use allranks_model::diagnosis::rank_set::named;
+use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
+use allranks_model::names::Rank;
+
+impl Rules<'_> {
+    /// Finds the few ranks of which all reports say that they have not joined, if none of them has timed out or raised an error.
+    pub(super) fn lagging(&self) -> Option<Diagnosis> {
+        let report = self.job.lagging_ranks.agreed()?;
+        let has_failed = |rank: &u32| {
+            let logged = self.job.ranks.get(rank);
+            logged.is_some_and(|logged| logged.gave_up())
+        };
+        let is_few = report.missing.len() * 2 < self.job.least_size() as usize;
+        if !is_few || report.missing.iter().any(has_failed) {
+            return None;
+        }
+        let culprits: Vec<Rank> = report.missing.iter().copied().map(Rank).collect();
+        let summary = format!(
+            "{} {} not joined a collective that the others are in",
+            named(&culprits),
+            verb(&culprits, "has", "have")
+        );
+        let facts = vec![format!("torch reports: {}", report.line)];
+        let (kind, confidence) = (HangKind::Behind, Confidence::Likely);
+        Some(self.diagnosis(kind, confidence, culprits, summary, facts))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::HangKind;
+    use crate::logs::verdict::said;
+
+    #[test]
+    fn a_rank_that_a_desync_report_names_is_behind() {
+        let report = |rank: u32| {
+            format!(
+                "[rank{rank}]:[E516 18:36:12.39 ProcessGroupNCCL.cpp:632] [Rank {rank}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=9, OpType=ALLREDUCE, NumelIn=6, NumelOut=6, Timeout(ms)=600000) ran for 600101 milliseconds before timing out.\n\t - [{rank}] Timeout at collective: ALLREDUCE, #9\n\t - To our best knowledge, the lagging/dead/mismatched ranks that caused the desync are:\n\t     [1] finished collective #8, but didn't join collective #9 (count from 1)\n"
+            )
+        };
+        let both = format!("{}{}", report(0), report(2));
+        assert_eq!(said(&both), (HangKind::Behind, vec![1]));
+        // It has timed out itself.
+        let all = format!("{both}{}", report(1));
+        assert_eq!(said(&all), (HangKind::Unknown, vec![]));
+    }
+}
