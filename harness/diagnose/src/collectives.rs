@@ -1,6 +1,7 @@
 //! Compares the collectives that the members of a group call. All members must call the same ones in the same order, with
 //! arguments that go together. A backend that goes on although they do not delivers wrong data, or hangs one call later.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use super::advice;
@@ -70,6 +71,7 @@ fn verdict(
     certainty: Certainty,
 ) -> Diagnosis {
     let nth = evidence.forgotten.get(group).unwrap_or(&0) + divergence.place + 1;
+    let label = group_label(group);
     let others: Vec<Rank> = divergence.others.iter().map(|(rank, ..)| *rank).collect();
     // A call that is left out shifts the rest; what is called in another order is a mismatch at this place.
     let skips = divergence
@@ -80,7 +82,7 @@ fn verdict(
         (Some(common), true) => (
             HangKind::CollectiveSkipped,
             format!(
-                "{} {} out collective number {nth} of group {group}, {common}",
+                "{} {} out collective number {nth} of {label}, {common}",
                 named(&others),
                 verb(&others, "leaves", "leave")
             ),
@@ -97,7 +99,7 @@ fn verdict(
             (
                 HangKind::CollectiveMismatch,
                 format!(
-                    "{} {} from the other members in collective number {nth} of group {group}: {what}",
+                    "{} {} from the other members in collective number {nth} of {label}: {what}",
                     named(&others),
                     verb(&others, "differs", "differ")
                 ),
@@ -106,7 +108,7 @@ fn verdict(
         (None, _) => (
             HangKind::CollectiveMismatch,
             format!(
-                "the members of group {group} do not agree on its collective number {nth}: {}",
+                "the members of {label} do not agree on its collective number {nth}: {}",
                 disagreement(divergence)
             ),
         ),
@@ -135,7 +137,7 @@ fn verdict(
     }
     if certainty == Certainty::Unseen {
         facts.push(format!(
-            "not every member of group {group} is seen: which side is in the minority is not known"
+            "not every member of {label} is seen: which side is in the minority is not known"
         ));
     }
     let mut verdict = conclude(evidence, kind, confidence, culprits, summary).because(facts);
@@ -143,6 +145,14 @@ fn verdict(
         verdict.advice = advice::two_names();
     }
     verdict
+}
+
+/// Returns the words for a group in a sentence: `group world`, `group 3 (ranks 0, 1)`.
+pub(crate) fn group_label(group: &str) -> Cow<'_, str> {
+    match group.starts_with("group ") {
+        true => group.into(),
+        false => format!("group {group}").into(),
+    }
 }
 
 /// Returns true if the members make a group of their own, and differ in nothing but how many groups they have: torch names it otherwise
@@ -177,8 +187,9 @@ fn call_sites(
         let is_common =
             |state: &&RankState| called(state, group).entries.get(divergence.place) == Some(common);
         let one = evidence.ranks.iter().find(is_common);
+        let label = group_label(group);
         facts.push(format!(
-            "collective number {nth} of group {group} is {} on most members{}",
+            "collective number {nth} of {label} is {} on most members{}",
             with_nature(common),
             one.and_then(|state| site(state.rank)).unwrap_or_default()
         ));

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::advice;
-use super::collectives::{current, nth_call};
+use super::collectives::{current, group_label, nth_call};
 use super::evidence::{Collective, HangEvidence, TraceEvent, named, verb};
 use crate::conclude;
 use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
@@ -55,8 +55,9 @@ fn verdict(evidence: &HangEvidence, group: &str, number: usize) -> Option<Diagno
         [rank] => format!("rank {rank} and the other members do"),
         _ => "what is sent and received does".to_owned(),
     };
+    let label = group_label(group);
     let summary = format!(
-        "{subject} not go together in collective number {nth} of group {group}, {}: {first}",
+        "{subject} not go together in collective number {nth} of {label}, {}: {first}",
         one.name
     );
     let mut facts: Vec<String> = pairs.iter().take(LISTED).map(Pair::to_string).collect();
