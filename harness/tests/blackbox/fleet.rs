@@ -607,12 +607,12 @@ fn kubernetes() {
         assert!(text.contains("r.example/allranks:1"), "{text}");
         assert!(!text.contains(&token), "the secret is in {name}");
     }
-    // What says nothing of Pods is refused before anything is waited for.
+    // An option that is none of Pods is refused before anything is waited for.
     let refused = Stage::new("kubernetes-words");
     let mut wrong = arguments.to_vec();
     *wrong.last_mut().unwrap() = "gpus=8";
     refused
         .run_out(&wrong)
         .assert_code(2)
-        .assert_says("`gpus=8` says nothing of Pods");
+        .assert_says("`gpus=8` is not an option for Pods");
 }
