@@ -519,7 +519,7 @@ fn text_and_usage() {
     let ran = stage.start(command).end();
     ran.assert_code(1);
     for words in [
-        "fault: CCL_LOG_LEVEL=fatal is none of",
+        "fault: CCL_LOG_LEVEL=fatal is not one of",
         "[ccl-log-level-invalid]\n  why: oneCCL ends",
         "\n  fix: use one of these",
         "torch       2.11.0: gloo; not mpi, nccl, ucc, xccl",
