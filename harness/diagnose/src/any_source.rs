@@ -46,8 +46,7 @@ pub fn not_sent(evidence: &HangEvidence) -> Option<Diagnosis> {
         sender.rank,
         sent(sender),
     );
-    let facts =
-        (evidence.ranks.iter()).map(|state| format!("rank {}: {}", state.rank, state.place()));
+    let facts = (evidence.ranks.iter()).map(RankState::place_of_rank);
     let verdict = conclude(
         evidence,
         HangKind::MessageUnmatched,

@@ -15,7 +15,7 @@ pub fn settle(evidence: &mut HangEvidence) {
             };
             let is_held_up = |message: &Message| {
                 let peer = message.peer.and_then(|peer| evidence.rank(peer));
-                peer.is_some_and(waits_for_message)
+                peer.is_some_and(RankState::waits_for_message)
             };
             let first = missing().find(|(message, _)| !is_held_up(message));
             first.or_else(|| missing().next()).cloned()
@@ -35,13 +35,6 @@ fn is_missing(evidence: &HangEvidence, state: &RankState, message: &Message, nth
         let sides = messages(peer).filter(|own| answers(own, message, state.rank));
         sides.count() < nth
     })
-}
-
-fn waits_for_message(state: &RankState) -> bool {
-    matches!(
-        state.now(),
-        Some(EventKind::Message(_) | EventKind::AwaitMessage(..))
-    )
 }
 
 #[cfg(test)]

@@ -7,7 +7,8 @@ use super::advice;
 use super::common_rank::{self, WaitsFor};
 use super::cycle;
 use super::evidence::{
-    A_CALL, EventKind, HangEvidence, Process, RankState, as_collective, first_line, named, verb,
+    A_CALL, EventKind, HangEvidence, Process, RankState, as_collective, first_line, has_shares,
+    named, verb,
 };
 use super::other_group::other_group;
 use super::waits::{Waits, has_cause, is_through};
@@ -385,8 +386,7 @@ fn may_be_uneven(evidence: &HangEvidence, rank: Rank) -> bool {
     let Some(one) = now.and_then(as_collective) else {
         return false;
     };
-    let is_of_shares = ["gather", "scatter", "all_to_all", "alltoall"];
-    is_of_shares.iter().any(|part| one.name.contains(part)) && !one.nature.contains_key("elements")
+    has_shares(&one.name) && !one.nature.contains_key("elements")
 }
 
 /// Returns what the threads of a rank wait for, a sentence each.
@@ -584,7 +584,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_inside_a_collective_of_unknown_shares_is_not_blamed_for_it() {
+    fn a_rank_inside_a_collective_of_unknown_shares_is_not_blamed_for_it() {
         let of = |name: &str| match collective("world", &[0, 1]) {
             EventKind::Collective(one) => EventKind::Collective(crate::Collective {
                 name: name.into(),

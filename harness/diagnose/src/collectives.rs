@@ -308,10 +308,8 @@ pub(crate) fn current(state: &RankState) -> Option<(&str, usize)> {
 
 /// Counts the collectives of a group that a rank has issued.
 pub(crate) fn issued(state: &RankState, group: &str) -> usize {
-    let collectives = state
-        .entered()
-        .filter_map(|event| as_collective(&event.what));
-    collectives.filter(|one| one.group == group).count()
+    let of_group = state.collectives().filter(|(_, one)| one.group == group);
+    of_group.count()
 }
 
 /// Returns the collectives that a rank has called or is known to call in one group.

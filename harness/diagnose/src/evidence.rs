@@ -157,6 +157,26 @@ impl RankState {
         matches!(self.process, Process::Running | Process::Unknown)
     }
 
+    /// Returns true if it waits for a message, or is in a call that sends or receives one.
+    #[must_use]
+    pub fn waits_for_message(&self) -> bool {
+        matches!(
+            self.now(),
+            Some(EventKind::Message(_) | EventKind::AwaitMessage(..))
+        )
+    }
+
+    /// Iterates over the collectives that it has entered, each with its event, oldest first.
+    pub(crate) fn collectives(&self) -> impl Iterator<Item = (&TraceEvent, &Collective)> {
+        self.entered()
+            .filter_map(|event| Some((event, as_collective(&event.what)?)))
+    }
+
+    /// Describes where it is, with its rank, as evidence of a verdict: `rank 3: in all_reduce on world (train.py:41) for 5.0 s`.
+    pub(crate) fn place_of_rank(&self) -> String {
+        format!("rank {}: {}", self.rank, self.place())
+    }
+
     /// Describes where it is, for reports: `in all_reduce on world (train.py:41) for 5.0 s`.
     #[must_use]
     pub fn place(&self) -> String {
@@ -265,6 +285,14 @@ pub enum EventKind {
     Own(String),
     /// Waits for itself: none of its threads ever goes on.
     Deadlock(Deadlock),
+}
+
+/// Returns true if each member of a collective with this name, Python's or a recorder's, has a share of its own, which may have another
+/// size than those of the rest.
+#[must_use]
+pub fn has_shares(name: &str) -> bool {
+    let of_shares = ["gather", "scatter", "all_to_all", "alltoall"];
+    of_shares.iter().any(|part| name.contains(part))
 }
 
 /// Returns the collective that an event is; `None` if it is something else.

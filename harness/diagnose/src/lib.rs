@@ -73,7 +73,7 @@ pub use errors::{ErrorCause, error_cause};
 pub use evidence::{
     A_CALL, Collective, Deadlock, END_OF_PROGRAM, EventKind, ForeignListener, GROUPS_OF_CALLER,
     HangEvidence, Message, Process, RankState, RankWait, Reads, Remaining, Rendezvous, SeenCall,
-    Splits, TraceEvent, list,
+    Splits, TraceEvent, has_shares, list,
 };
 
 pub use polled::ended_meanwhile;

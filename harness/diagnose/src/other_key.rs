@@ -39,7 +39,7 @@ pub(crate) fn other_key(evidence: &HangEvidence) -> Option<Diagnosis> {
         theirs.join("`, `")
     );
     let facts = (evidence.ranks.iter())
-        .map(|one| format!("rank {}: {}", one.rank, one.place()))
+        .map(RankState::place_of_rank)
         .chain([format!("the line is {}", event.at)]);
     let verdict = conclude(
         evidence,
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_named_where_keys_differ_on_all_ranks_or_one_is_a_step_ahead() {
+    fn no_rank_is_named_where_keys_differ_on_all_ranks_or_one_is_a_step_ahead() {
         let alone = [false, false, true];
         for read in [
             [&["v/0"][..], &["v/1"], &["v/2"]],

@@ -162,9 +162,7 @@ fn differing(evidence: &HangEvidence, calls: &BTreeMap<Rank, (&SeenCall, &str)>)
 
 fn facts(evidence: &HangEvidence, ranks: &[Rank]) -> Vec<String> {
     let states = ranks.iter().filter_map(|rank| evidence.rank(*rank));
-    states
-        .map(|state| format!("rank {}: {}", state.rank, state.place()))
-        .collect()
+    states.map(RankState::place_of_rank).collect()
 }
 
 #[cfg(test)]

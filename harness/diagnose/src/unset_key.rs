@@ -30,10 +30,7 @@ pub(crate) fn unset_key(evidence: &HangEvidence) -> Option<Diagnosis> {
         true => format!("all ranks are in {what}, which none of them has set"),
         false => "all ranks wait for keys of a store which none of them has set".to_owned(),
     };
-    let facts = evidence
-        .ranks
-        .iter()
-        .map(|state| format!("rank {}: {}", state.rank, state.place()));
+    let facts = evidence.ranks.iter().map(RankState::place_of_rank);
     let verdict = conclude(
         evidence,
         HangKind::Behind,

@@ -1,6 +1,7 @@
 //! `allranks watch --attach` on jobs that run already: `fixtures/hangs/programs/attached.py`. The job goes on as if no process had
 //! looked.
 
+use std::cell::RefCell;
 use std::fs;
 use std::process::Command;
 
@@ -412,10 +413,14 @@ fn two_nodes() {
         (worlds[0]["verdict"].clone(), worlds[0]["notes"].to_string())
     };
     // A rank that a busy machine does not let answer for a moment may be anywhere, and the files say so then.
+    let judged = RefCell::new(None);
     stage.wait("the verdict on both", || {
-        judge(&[&folders[0], &folders[1]]).0["kind"] == "collective-mismatch"
+        let (verdict, notes) = judge(&[&folders[0], &folders[1]]);
+        let is_there = verdict["kind"] == "collective-mismatch";
+        judged.replace(Some((verdict, notes)));
+        is_there
     });
-    let (verdict, notes) = judge(&[&folders[0], &folders[1]]);
+    let (verdict, notes) = judged.into_inner().unwrap();
     let told =
         |verdict: &Value| ["kind", "culprits", "confidence"].map(|name| verdict[name].to_string());
     assert_eq!(

@@ -24,7 +24,7 @@ pub(super) fn key_not_set(evidence: &HangEvidence, cycle: &[Rank]) -> Option<Dia
     let missed = missed_by_few(&waiting, &others);
     let (waiting, others) = (ranks(&waiting), ranks(&others));
     let missed = missed.filter(|_| keys::is_barrier(evidence, keys, &waiting, others.len()));
-    let places = states().map(|one| format!("rank {}: {}", one.rank, one.place()));
+    let places = states().map(RankState::place_of_rank);
     let facts = places.chain(keys::look_alike(evidence, keys)).collect();
     let waits = format!(
         "{} {} in {what}",

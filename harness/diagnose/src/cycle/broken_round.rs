@@ -66,7 +66,7 @@ pub(super) fn broken_round(evidence: &HangEvidence, cycle: &[Rank]) -> Option<Di
         broken.due.first()?,
         broken.came
     );
-    let places = states().map(|one| format!("rank {}: {}", one.rank, one.place()));
+    let places = states().map(RankState::place_of_rank);
     let facts = std::iter::once(habit).chain(places).collect();
     let verdict = conclude(
         evidence,

@@ -36,7 +36,7 @@ pub(super) fn ended_thread(evidence: &HangEvidence, cycle: &[Rank]) -> Option<Di
         peer.rank,
         issued.len(),
     );
-    let facts = [waiting, peer].map(|one| format!("rank {}: {}", one.rank, one.place()));
+    let facts = [waiting, peer].map(RankState::place_of_rank);
     let facts = facts
         .into_iter()
         .chain([format!("the last call of that thread was {last}")]);

@@ -102,7 +102,7 @@ fn verdict(
             verb(&culprits, "expects", "expect")
         ),
     };
-    let facts = (evidence.ranks.iter()).map(|one| format!("rank {}: {}", one.rank, one.place()));
+    let facts = (evidence.ranks.iter()).map(RankState::place_of_rank);
     let verdict = conclude(
         evidence,
         HangKind::MessageUnmatched,

@@ -34,7 +34,7 @@ pub(super) fn group_left_out(evidence: &HangEvidence, cycle: &[Rank]) -> Option<
     let left = left.skip(first).map(ToString::to_string).next()?;
     let summary = leaves_out(&culprits, first + 1, &left);
     let facts = (others.iter().chain(&making))
-        .map(|one| format!("rank {}: {}", one.rank, one.place()))
+        .map(|one| one.place_of_rank())
         .collect();
     let verdict = conclude(
         evidence,

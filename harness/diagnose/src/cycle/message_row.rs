@@ -62,7 +62,7 @@ pub fn broken(evidence: &HangEvidence, cycle: &[Rank]) -> Option<Diagnosis> {
         row.issued,
         row.here,
     );
-    let facts = states().map(|one| format!("rank {}: {}", one.rank, one.place()));
+    let facts = states().map(RankState::place_of_rank);
     let verdict = conclude(
         evidence,
         HangKind::MessageUnmatched,
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn who_expects_more_than_a_rank_had_to_pass_on_is_named() {
+    fn a_rank_that_expects_more_than_a_rank_had_to_pass_on_is_named() {
         assert_eq!(verdict(relayed(3)), unmatched(&[2]));
         // The stage before may have had something of its own to send.
         assert_eq!(verdict(relayed(1)), NOBODY);

@@ -17,7 +17,7 @@ pub use message_row::broken as broken_row;
 pub use order::{against_the_order, elsewhere, gone_on, may_go_on};
 pub use short_round::short_round;
 
-use super::evidence::{EventKind, HangEvidence};
+use super::evidence::{HangEvidence, RankState};
 use super::other_key;
 use allranks_model::diagnosis::Diagnosis;
 use allranks_model::names::Rank;
@@ -47,8 +47,8 @@ pub fn cause(evidence: &HangEvidence, cycle: &[Rank]) -> Option<Diagnosis> {
     })
 }
 
-/// Returns the first of these verdicts on pairs of ranks. If another one is on other ranks alone, it names nobody: what is wrong is wrong of
-/// several pairs, and no rank stands out.
+/// Returns the first of these verdicts on pairs of ranks. It names no rank if another of them is on other ranks alone: the same is wrong
+/// of several pairs then, and no rank stands out.
 fn of_all_pairs(mut verdicts: impl Iterator<Item = Diagnosis>) -> Option<Diagnosis> {
     let first = verdicts.next()?;
     let is_apart = |other: &Diagnosis| {
@@ -73,12 +73,7 @@ fn of_all_pairs(mut verdicts: impl Iterator<Item = Diagnosis>) -> Option<Diagnos
 #[must_use]
 pub fn is_of_messages(evidence: &HangEvidence, cycle: &[Rank]) -> bool {
     let mut states = cycle.iter().filter_map(|rank| evidence.rank(*rank));
-    states.all(|state| {
-        matches!(
-            state.now(),
-            Some(EventKind::Message(_) | EventKind::AwaitMessage(..))
-        )
-    })
+    states.all(RankState::waits_for_message)
 }
 
 #[cfg(test)]
@@ -86,6 +81,7 @@ mod tests {
     use super::*;
     use crate::RankWait;
     use crate::builders::{collective, message, rank, verdict};
+    use crate::evidence::EventKind;
     use allranks_model::diagnosis::{Confidence, HangKind};
 
     #[test]

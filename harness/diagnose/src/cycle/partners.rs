@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_named_without_rounds_before_or_where_two_ranks_may_be_wrong() {
+    fn no_rank_is_named_without_rounds_before_or_where_two_ranks_may_be_wrong() {
         let short: [&[&[u32]]; 4] = PAIRS.map(|rounds| &rounds[2..]);
         assert_ne!(verdict(exchanges(short)).1, [1]);
         // Ranks 1 and 3 both turn to others.

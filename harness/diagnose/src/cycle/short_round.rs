@@ -109,7 +109,7 @@ impl<'a> Short<'a> {
 /// Returns an event of each line from which a rank has made collectives on other groups than this one.
 fn starts<'a>(state: &'a RankState, group: &str) -> Vec<&'a TraceEvent> {
     let mut found: Vec<&TraceEvent> = Vec::new();
-    for (event, one) in collectives(state) {
+    for (event, one) in state.collectives() {
         let is_known = found.iter().any(|known| is_same(known, event, one));
         if one.group != group && !event.at.is_empty() && !is_known {
             found.push(event);
@@ -124,7 +124,7 @@ fn rounds(state: &RankState, group: &str, start: &TraceEvent) -> Vec<usize> {
     // How many such calls follow each other at once, and the group's collectives after them.
     let mut runs: Vec<(usize, usize)> = Vec::new();
     let mut follows = false;
-    for (event, one) in collectives(state) {
+    for (event, one) in state.collectives() {
         let is_start = is_same(start, event, one);
         match runs.last_mut() {
             Some((calls, _)) if is_start && follows => *calls += 1,
@@ -150,12 +150,6 @@ fn rounds(state: &RankState, group: &str, start: &TraceEvent) -> Vec<usize> {
 fn is_same(start: &TraceEvent, event: &TraceEvent, one: &Collective) -> bool {
     let name = as_collective(&start.what).map(|start| start.name.as_str());
     start.at == event.at && name == Some(&one.name)
-}
-
-fn collectives(state: &RankState) -> impl Iterator<Item = (&TraceEvent, &Collective)> {
-    state
-        .entered()
-        .filter_map(|event| Some((event, as_collective(&event.what)?)))
 }
 
 #[cfg(test)]

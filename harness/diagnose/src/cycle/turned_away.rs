@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::collectives::{current, issued};
 use crate::conclude;
-use crate::evidence::{EventKind, HangEvidence, RankState, TraceEvent, as_collective, list};
+use crate::evidence::{HangEvidence, RankState, TraceEvent, as_collective, list};
 use crate::messages::{answers, as_message, messages, sides};
 use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
 use allranks_model::names::Rank;
@@ -28,7 +28,7 @@ pub(super) fn turned_away(evidence: &HangEvidence, cycle: &[Rank]) -> Option<Dia
         state.rank,
         list(&peers)
     );
-    let facts = (evidence.ranks.iter()).map(|one| format!("rank {}: {}", one.rank, one.place()));
+    let facts = (evidence.ranks.iter()).map(RankState::place_of_rank);
     let verdict = conclude(
         evidence,
         HangKind::CollectiveSkipped,
@@ -51,10 +51,6 @@ fn missed_by<'a>(
     evidence: &'a HangEvidence,
     state: &'a RankState,
 ) -> Option<(&'a TraceEvent, Vec<Rank>)> {
-    let waits = matches!(
-        state.now()?,
-        EventKind::Message(_) | EventKind::AwaitMessage(..)
-    );
     let is_missed = |other: &&RankState| {
         let one = other.now().and_then(as_collective);
         one.is_some_and(|one| one.members.contains(&state.rank))
@@ -79,7 +75,7 @@ fn missed_by<'a>(
     let others: Vec<Rank> = (missed.members.iter().copied())
         .filter(|rank| *rank != state.rank)
         .collect();
-    if !waits
+    if !state.waits_for_message()
         || state.coming().is_some()
         || calls.len() < CALLS
         || issued(state, &missed.group) != calls.len()
@@ -120,15 +116,15 @@ fn missed_by<'a>(
 
 /// Returns the collectives of a group that a rank has entered, in order.
 fn collectives_of<'a>(state: &'a RankState, group: &str) -> Vec<&'a TraceEvent> {
-    let is_it =
-        |event: &&TraceEvent| as_collective(&event.what).is_some_and(|one| one.group == group);
-    state.entered().filter(is_it).collect()
+    let of_group = state.collectives().filter(|(_, one)| one.group == group);
+    of_group.map(|(event, _)| event).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::builders::{collective, message, rank_at as rank, verdict};
+    use crate::evidence::EventKind;
 
     type Call = (&'static str, EventKind);
 
@@ -151,13 +147,13 @@ mod tests {
     }
 
     #[test]
-    fn who_turns_to_messages_with_several_ranks_of_the_next_collective_is_named() {
+    fn a_rank_that_turns_to_messages_with_several_ranks_of_the_next_collective_is_named() {
         let odd = (HangKind::CollectiveSkipped, vec![2], Confidence::Likely);
         assert_eq!(verdict(stopped(6, swap())), odd);
     }
 
     #[test]
-    fn nobody_is_named_where_one_rank_may_have_left_its_side_out() {
+    fn no_rank_is_named_where_one_rank_may_have_left_its_side_out() {
         // Rank 1 may have left its message out.
         assert_eq!(verdict(stopped(6, swap()[1..].to_vec())).1, [0; 0]);
         // Without steps before, nothing tells what comes next.

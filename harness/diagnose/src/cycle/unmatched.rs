@@ -15,8 +15,7 @@ pub(super) fn unmatched(evidence: &HangEvidence, state: &RankState) -> Option<Di
     // A peer that waits for a message of its own is held up: its side may come next.
     let is_held_up = evidence
         .rank(peer)
-        .and_then(RankState::now)
-        .is_some_and(|what| matches!(what, EventKind::Message(_) | EventKind::AwaitMessage(..)));
+        .is_some_and(RankState::waits_for_message);
     let others = evidence
         .ranks
         .iter()
@@ -64,7 +63,7 @@ pub(super) fn unmatched(evidence: &HangEvidence, state: &RankState) -> Option<Di
         _ => match_no_one(evidence, state, other),
     };
     culprits.sort_unstable();
-    let places = [state, other].map(|one| format!("rank {}: {}", one.rank, one.place()));
+    let places = [state, other].map(RankState::place_of_rank);
     let facts = places
         .into_iter()
         .chain(changes.into_iter().flatten())

@@ -7,6 +7,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 use super::pattern::pattern;
+use super::rank_list::ranks_of_list;
 use super::torch_calls::CALLS;
 use super::traceback_lines::FIRST;
 
@@ -295,10 +296,7 @@ impl Accusations {
         if text.contains("failed to pass monitoredBarrier")
             && let Some(found) = ABSENT.as_ref().and_then(|line| line.captures(text))
         {
-            for rank in found[1]
-                .split(',')
-                .filter_map(|rank| rank.trim().parse().ok())
-            {
+            for rank in ranks_of_list(&found[1]) {
                 self.absent.entry(rank).or_insert_with(|| kept(text));
             }
         }

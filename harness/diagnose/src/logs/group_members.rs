@@ -7,6 +7,7 @@ use regex::Regex;
 
 use super::communicator::identity;
 use super::pattern::pattern;
+use super::rank_list::ranks_of_list;
 
 /// The members of each group of one rank, by what the rank calls it.
 #[derive(Clone, Debug, Default)]
@@ -40,9 +41,7 @@ impl GroupMembers {
             return;
         };
         for found in pattern.captures_iter(text) {
-            let members = found[2]
-                .split(',')
-                .filter_map(|member| member.trim().parse().ok());
+            let members = ranks_of_list(&found[2]);
             let name = found[1].to_lowercase();
             if !name.contains("param") {
                 self.groups.insert(name, members.collect());

@@ -1,27 +1,20 @@
 //! What all ranks of a job have written, joined.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::LazyLock;
 use std::time::Duration;
 
 use regex::Regex;
 
-use super::arrival::Counts;
-use super::compared_values::ComparedValues;
-use super::failure::Accusations;
+use super::job_lines::JobLines;
 use super::job_sources::split_sources;
-use super::lagging_ranks::LaggingRanks;
-use super::launcher::{Launcher, ending, is_killed_by_signal};
+use super::launcher::{ending, is_killed_by_signal};
 use super::logged::{Logged, Step, logged};
 use super::moment::Moment;
-use super::node_failures::NodeFailures;
 use super::owner;
-use super::pod_ends::PodEnds;
-use super::process_lines::ProcessLines;
 use super::rank_log::RankLog;
 use super::recorder_dump::Dump;
 use super::source::{LogError, Source};
-use super::stalled_tensors::StalledTensors;
 use allranks_model::names::Rank;
 use allranks_model::record::RankLine;
 
@@ -32,22 +25,8 @@ pub(super) struct Job {
     pub(super) ranks: BTreeMap<u32, Logged>,
     /// How many ranks it has; none if nothing says so.
     pub(super) size: Option<u32>,
-    pub(super) launcher: Launcher,
-    pub(super) accusations: Accusations,
-    pub(super) counts: Counts,
-    /// The workers that an engine or the kernel says have died.
-    pub(super) dead_workers: ProcessLines,
-    pub(super) node_failures: NodeFailures,
-    /// The processes that a table of `ps` shows to be stopped.
-    pub(super) process_table: ProcessLines,
-    /// What errors say that ranks have, where not all have the same.
-    pub(super) compared_values: ComparedValues,
-    pub(super) stalled_tensors: StalledTensors,
-    /// What torch's own reports say of ranks that have not joined a collective.
-    pub(super) lagging_ranks: LaggingRanks,
-    /// Pods that lines begin with, and the ranks that run there.
-    pub(super) pods: BTreeMap<String, BTreeSet<u32>>,
-    pub(super) pod_ends: PodEnds,
+    /// What lines say of the job, or of other ranks than their writer.
+    pub(super) lines: JobLines,
     /// What flight recorders held, by rank.
     pub(super) dumps: BTreeMap<u32, Dump>,
     /// Lines that belong to no rank, as far as anything says.
@@ -65,33 +44,14 @@ impl Job {
         let mut notes = Vec::new();
         let (sources_logs, dumps) = split_sources(sources, &mut notes)?;
         let mut rank_logs: BTreeMap<u32, RankLog> = BTreeMap::new();
-        let (mut launcher, mut accusations) = (Launcher::default(), Accusations::default());
-        let (mut counts, mut stray) = (Counts::default(), RankLog::default());
-        let mut dead_workers = ProcessLines::default();
-        let mut node_failures = NodeFailures::default();
-        let mut process_table = ProcessLines::default();
-        let mut compared_values = ComparedValues::default();
-        let mut stalled_tensors = StalledTensors::default();
-        let mut lagging_ranks = LaggingRanks::default();
-        let mut pods: BTreeMap<String, BTreeSet<u32>> = BTreeMap::new();
-        let mut pod_ends = PodEnds::default();
+        let (mut lines, mut stray) = (JobLines::default(), RankLog::default());
         let is_named =
             !dumps.is_empty() || sources_logs.iter().any(|one| !one.rank_logs.is_empty());
         let has_numbers = sources.iter().any(|source| owner::has_number(&source.path));
         let by_order = !is_named && !has_numbers && sources_logs.len() > 1;
         let has_processes = sources_logs.iter().any(|one| one.has_processes);
         for (number, source_logs) in (0..).zip(sources_logs) {
-            launcher.merge(source_logs.launcher);
-            accusations.merge(source_logs.accusations);
-            counts.merge(source_logs.counts);
-            dead_workers.merge(source_logs.dead_workers.lines);
-            node_failures.merge(source_logs.node_failures);
-            process_table.merge(source_logs.process_table.lines);
-            compared_values.merge(source_logs.compared_values);
-            stalled_tensors.merge(source_logs.stalled_tensors);
-            lagging_ranks.merge(source_logs.lagging_ranks);
-            pods.extend(source_logs.pods);
-            pod_ends.merge(source_logs.pod_ends);
+            lines.merge(source_logs.lines);
             let own = match by_order {
                 true => Some((number, source_logs.stray)),
                 false => {
@@ -110,7 +70,7 @@ impl Job {
             rank_logs.entry(*rank).or_default();
         }
         let makes_steps = has_processes && stray.step.is_some() && stray.errors.is_empty();
-        if rank_logs.is_empty() && accusations.absent.is_empty() && !makes_steps {
+        if rank_logs.is_empty() && lines.accusations.absent.is_empty() && !makes_steps {
             return Err(LogError::NoRank);
         }
         if by_order {
@@ -127,8 +87,12 @@ impl Job {
         }
         let announced = rank_logs.values().chain([&stray]);
         let announced = announced.filter_map(|log| log.environment.world_size);
-        let counted = counts.barriers.values().map(|(counted, _)| counted.of);
-        let joined = counts.joined.map(|(_, of)| of);
+        let counted = lines
+            .counts
+            .barriers
+            .values()
+            .map(|(counted, _)| counted.of);
+        let joined = lines.counts.joined.map(|(_, of)| of);
         let members = dumps.values().flat_map(|dump| dump.groups.values());
         let members = members.filter_map(|group| group.members.last().map(|rank| rank + 1));
         let size = announced.chain(counted).chain(joined).chain(members).max();
@@ -137,17 +101,7 @@ impl Job {
         let job = Self {
             ranks,
             size,
-            launcher,
-            accusations,
-            counts,
-            dead_workers,
-            node_failures,
-            process_table,
-            compared_values,
-            stalled_tensors,
-            lagging_ranks,
-            pods,
-            pod_ends,
+            lines,
             dumps,
             stray,
             last,
@@ -165,20 +119,24 @@ impl Job {
                 || !log.collective_trace.calls.is_empty()
                 || log.is_finished
         };
-        self.launcher.exits.is_empty()
-            && self.accusations.absent.is_empty()
+        self.lines.launcher.exits.is_empty()
+            && self.lines.accusations.absent.is_empty()
             && self.dumps.is_empty()
-            && self.dead_workers.ranks.is_empty()
-            && self.process_table.ranks.is_empty()
-            && self.stalled_tensors.missing.is_empty()
-            && self.lagging_ranks.reports.is_empty()
+            && self.lines.dead_workers.lines.ranks.is_empty()
+            && self.lines.process_table.lines.ranks.is_empty()
+            && self.lines.stalled_tensors.missing.is_empty()
+            && self.lines.lagging_ranks.reports.is_empty()
             && !self.ranks.is_empty()
             && !self.ranks.values().any(says)
     }
 
     /// Returns the least number of ranks that the job can have.
     pub(super) fn least_size(&self) -> u32 {
-        let highest = self.ranks.keys().chain(self.launcher.exits.keys()).max();
+        let highest = self
+            .ranks
+            .keys()
+            .chain(self.lines.launcher.exits.keys())
+            .max();
         self.size.max(highest.map(|rank| rank + 1)).unwrap_or(0)
     }
 
@@ -191,7 +149,7 @@ impl Job {
     /// Describes how a rank's process ended, if [`is_killed_by_signal`], or if it failed without an error in its log;
     /// otherwise `None`.
     pub(super) fn ended(&self, rank: u32) -> Option<String> {
-        let code = *self.launcher.exits.get(&rank)?;
+        let code = *self.lines.launcher.exits.get(&rank)?;
         let says_why = self
             .ranks
             .get(&rank)

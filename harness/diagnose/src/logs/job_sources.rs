@@ -75,8 +75,7 @@ pub(super) fn split_sources(
     });
     let mut source_logs: Vec<SourceLogs> = source_logs.collect::<Result<_, _>>()?;
     for one in &mut source_logs {
-        one.dead_workers.lines.name(rank_of);
-        one.process_table.lines.name(rank_of);
+        one.lines.name_processes(rank_of);
     }
     show_locals(&mut source_logs);
     Ok((source_logs, dumps))
@@ -210,6 +209,7 @@ mod tests {
         let dead = |job: &str| {
             let all = split(&[("job.log", job), ("dmesg.txt", killed)]);
             all[1]
+                .lines
                 .dead_workers
                 .lines
                 .ranks

@@ -7,6 +7,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 use super::pattern::pattern;
+use super::rank_list::ranks_of_list;
 
 /// The reports of one source, in the order of their lines.
 #[derive(Clone, Debug, Default)]
@@ -73,7 +74,7 @@ impl LaggingRanks {
         }
         let found = captures(&DID_NOT_JOIN, text).or_else(|| captures(&NEVER_JOINED, text));
         if let Some(found) = found {
-            self.add(numbers(&found[1]), text);
+            self.add(ranks_of_list(&found[1]).collect(), text);
         }
     }
 
@@ -85,7 +86,9 @@ impl LaggingRanks {
         } else if let Some((title, missing)) = &mut self.entry
             && let Some(found) = captures(&SET, text)
         {
-            let ranks = found.get(2).map(|ranks| numbers(ranks.as_str()));
+            let ranks = found
+                .get(2)
+                .map(|ranks| ranks_of_list(ranks.as_str()).collect());
             let ranks = ranks.unwrap_or_default();
             if &found[1] == "missing" {
                 *missing = ranks;
@@ -123,11 +126,6 @@ impl LaggingRanks {
 
 fn captures<'a>(pattern: &LazyLock<Option<Regex>>, text: &'a str) -> Option<regex::Captures<'a>> {
     pattern.as_ref()?.captures(text)
-}
-
-fn numbers(list: &str) -> BTreeSet<u32> {
-    let parts = list.split(',');
-    parts.filter_map(|part| part.trim().parse().ok()).collect()
 }
 
 #[cfg(test)]

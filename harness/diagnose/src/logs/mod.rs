@@ -43,10 +43,12 @@
 //! | `torch_calls` | the calls of `torch.distributed` that frames show |
 //! | `pattern` | compiles the patterns of lines |
 //! | `peer` | the other side of a message, by the line of code |
+//! | `rank_list` | lists of ranks with commas |
 //! | `rank_log` | everything one rank wrote, in order |
 //! | `logged` | what one rank wrote, as phases: begun, and under way |
 //! | `survey` | a first reading of a source: which ranks it is of |
 //! | `source_logs` | one source split into the logs of its ranks |
+//! | `job_lines` | lines about the job, or about other ranks than their writer |
 //! | `job_sources` | all sources of a job, each split |
 //! | `job` | the logs of all ranks, joined |
 //! | `job_evidence` | these as evidence for the rules |
@@ -74,6 +76,7 @@ mod faulthandler;
 mod group_members;
 mod job;
 mod job_evidence;
+mod job_lines;
 mod job_sources;
 mod lagging_ranks;
 mod launcher;
@@ -92,6 +95,7 @@ mod pod_ends;
 mod process_header;
 mod process_lines;
 mod process_table;
+mod rank_list;
 mod rank_log;
 mod recorder_dump;
 mod records;

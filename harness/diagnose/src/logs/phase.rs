@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 use regex::{Regex, RegexSet};
 
 use super::pattern::pattern;
+use super::rank_list::ranks_of_list;
 
 /// The most bytes of a line about a phase; longer lines are prose.
 const SHORT: usize = 240;
@@ -234,10 +235,7 @@ fn members(text: &str) -> Vec<u32> {
     let Some(found) = found else {
         return Vec::new();
     };
-    found[1]
-        .split(',')
-        .filter_map(|rank| rank.trim().parse().ok())
-        .collect()
+    ranks_of_list(&found[1]).collect()
 }
 
 impl Mark {

@@ -6,10 +6,10 @@ use regex::Regex;
 
 use super::pattern::pattern;
 
-/// NCCL and RCCL: `n7:4012:4422 [3] NCCL INFO ...`.
+/// The header of a line of NCCL or RCCL: `n7:4012:4422 [3] NCCL INFO ...`.
 static NCCL: LazyLock<Option<Regex>> =
     LazyLock::new(|| pattern(r"^([A-Za-z][\w.-]*):(\d+):\d+ \[-?\d+\] (?:\S+:\d+ )?NCCL "));
-/// CANN: `HCCL(20036,python3):2024-07-03-11:02:10.341.009 [comm.cc:310]...`.
+/// The header of a line of CANN: `HCCL(20036,python3):2024-07-03-11:02:10.341.009 [comm.cc:310]...`.
 static CANN: LazyLock<Option<Regex>> =
     LazyLock::new(|| pattern(r"^[A-Z]{2,}\((\d+),[^)]*\):\d{4}-\d\d-\d\d-"));
 

@@ -12,7 +12,7 @@ const DEPTH: usize = 4;
 /// Reads the lines of one source.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Records {
-    /// Records so far.
+    /// The number of records that have been read.
     pub(super) found: usize,
     /// Whether a line that is not empty has been read.
     is_begun: bool,

@@ -1,28 +1,20 @@
 //! Divides the lines of one source among the ranks that wrote them. A line that cannot be attributed to a rank is left out.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io;
 use std::ops::ControlFlow;
 
-use super::arrival::{Counts, arrival};
+use super::arrival::arrival;
 use super::call_stacks::CallStacks;
-use super::compared_values::ComparedValues;
 use super::container_exits::ContainerExits;
-use super::dead_workers::DeadWorkers;
-use super::failure::Accusations;
-use super::lagging_ranks::LaggingRanks;
-use super::launcher::Launcher;
+use super::job_lines::JobLines;
 use super::line::{LogLine, RANKS, parts};
-use super::node_failures::NodeFailures;
 use super::phase::Mark;
-use super::pod_ends::PodEnds;
 use super::process_lines::ProcessLines;
-use super::process_table::ProcessTable;
 use super::rank_log::RankLog;
 use super::restart::Restart;
 use super::source::Source;
 use super::srun::tasks_end;
-use super::stalled_tensors::StalledTensors;
 use super::survey::{Numbers, Survey};
 use super::traceback_lines::TracebackLines;
 
@@ -35,18 +27,8 @@ pub(super) struct SourceLogs {
     pub(super) has_processes: bool,
     /// Lines that belong to no rank, as far as anything says.
     pub(super) stray: RankLog,
-    pub(super) launcher: Launcher,
-    pub(super) accusations: Accusations,
-    pub(super) counts: Counts,
-    pub(super) dead_workers: DeadWorkers,
-    pub(super) node_failures: NodeFailures,
-    pub(super) process_table: ProcessTable,
-    pub(super) compared_values: ComparedValues,
-    pub(super) stalled_tensors: StalledTensors,
-    pub(super) lagging_ranks: LaggingRanks,
-    /// Pods, containers or hosts that lines begin with, and the ranks that run there.
-    pub(super) pods: BTreeMap<String, BTreeSet<u32>>,
-    pub(super) pod_ends: PodEnds,
+    /// What lines say of the job, or of other ranks than their writer.
+    pub(super) lines: JobLines,
     container_exits: ContainerExits,
     /// The calls that stacks show, by the number within the host.
     pub(super) locals: Vec<(u32, Mark)>,
@@ -84,6 +66,7 @@ impl SourceLogs {
                 // An engine that is one of several numbers its own workers from 0.
                 if !part.contains("(EngineCore_DP") {
                     source_logs
+                        .lines
                         .dead_workers
                         .read(&line.text, line.rank.or(owner));
                 }
@@ -103,10 +86,10 @@ impl SourceLogs {
             source_logs.rank_logs.entry(owner).or_default().is_torn = is_torn;
         }
         source_logs.has_processes = !survey.processes.is_empty();
-        source_logs.launcher.close();
+        source_logs.lines.launcher.close();
         source_logs.end_containers(survey);
         let pods = survey.writers.names();
-        source_logs.pods = pods
+        source_logs.lines.pods = pods
             .map(|name| (name.to_owned(), survey.writers.ranks(name)))
             .collect();
         for log in source_logs.rank_logs.values_mut() {
@@ -124,9 +107,10 @@ impl SourceLogs {
         }
         let earlier = std::mem::take(&mut source_logs.earlier_dead);
         if !source_logs.restart.is_one() {
-            source_logs.dead_workers.lines.merge(earlier);
+            source_logs.lines.dead_workers.lines.merge(earlier);
         }
         source_logs
+            .lines
             .dead_workers
             .lines
             .name(|pid| survey.rank_of(pid));
@@ -138,34 +122,26 @@ impl SourceLogs {
         let rank = |name: &String| survey.writers.rank(name, None);
         for (name, code) in &self.container_exits.codes {
             if let Some(rank) = rank(name) {
-                self.launcher.exits.entry(rank).or_insert(*code);
+                self.lines.launcher.exits.entry(rank).or_insert(*code);
             }
         }
-        self.launcher.ended_first = self.container_exits.first.as_ref().and_then(rank);
+        self.lines.launcher.ended_first = self.container_exits.first.as_ref().and_then(rank);
     }
 
     fn read(&mut self, line: &LogLine<'_>, survey: &Survey, owner: Option<u32>) {
         let text = &*line.text;
-        self.launcher.read(text);
+        self.lines.read(text, line.rank);
         if self.restart.read(text) {
             self.rank_logs.values_mut().for_each(RankLog::end_attempt);
-            let dead = std::mem::take(&mut self.dead_workers);
+            let dead = std::mem::take(&mut self.lines.dead_workers);
             self.earlier_dead.merge(dead.lines);
         }
-        self.accusations.read(text);
-        self.counts.read(text);
-        self.node_failures.read(text);
-        self.process_table.read(text);
-        self.compared_values.read(text);
-        self.stalled_tensors.read(text);
-        self.lagging_ranks.read(text, line.rank);
-        self.pod_ends.read(text);
         self.container_exits.read(text);
         // The tasks that have labels are the ranks.
         if survey.numbers == Numbers::Ranks
             && let Some(end) = tasks_end(text)
         {
-            self.launcher.end_tasks(end);
+            self.lines.launcher.end_tasks(end);
         }
         if text.starts_with("All distributed processes registered") {
             self.rank_logs.values_mut().for_each(RankLog::meet);
@@ -174,7 +150,7 @@ impl SourceLogs {
             let log = self.rank_logs.entry(arrival.rank).or_default();
             log.arrive(line, &arrival);
             if let Some(counted) = arrival.counted {
-                self.counts.add(arrival.rank, counted);
+                self.lines.counts.add(arrival.rank, counted);
             }
             return;
         }
@@ -196,7 +172,7 @@ impl SourceLogs {
                 let is_step = self.rank_logs.entry(rank).or_default().read(line);
                 if is_step {
                     self.restart.step();
-                    self.stalled_tensors.step();
+                    self.lines.stalled_tensors.step();
                 }
             }
             None => {
@@ -295,7 +271,7 @@ mod tests {
         let dead = format!(
             "{of_two}ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task.\n\tpid: 8\n"
         );
-        let dead_workers = source_logs("job.log", &dead).dead_workers;
+        let dead_workers = source_logs("job.log", &dead).lines.dead_workers;
         assert_eq!(
             dead_workers.lines.ranks.keys().copied().collect::<Vec<_>>(),
             [0]
@@ -303,6 +279,7 @@ mod tests {
         let engine = "(EngineCore_DP1 pid=7) Worker proc VllmWorker-0 died unexpectedly, shutting down executor.";
         assert!(
             source_logs("job.log", engine)
+                .lines
                 .dead_workers
                 .lines
                 .ranks

@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 use super::pattern::pattern;
+use super::rank_list::ranks_of_list;
 
 /// What the latest report says.
 #[derive(Clone, Debug, Default)]
@@ -36,10 +37,7 @@ impl StalledTensors {
             let Some(found) = TENSOR.as_ref().and_then(|line| line.captures(text)) else {
                 return;
             };
-            for rank in found[1]
-                .split(',')
-                .filter_map(|rank| rank.trim().parse().ok())
-            {
+            for rank in ranks_of_list(&found[1]) {
                 self.missing.entry(rank).or_insert_with(|| text.to_owned());
             }
         } else if text.starts_with("Missing ranks:") {

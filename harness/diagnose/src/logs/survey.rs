@@ -31,7 +31,7 @@ pub(super) struct Survey {
     pub(super) communicators: BTreeMap<String, Communicator>,
     /// What a collector has put before its lines.
     pub(super) collector: Collector,
-    /// Who wrote its lines, as the collector says.
+    /// The processes that wrote its lines, as the collector says.
     pub(super) writers: Writers,
     /// Whether torchrun put the number within the host before lines.
     is_torchruns: bool,
@@ -46,12 +46,12 @@ pub(super) struct Survey {
 /// What numbers that lines begin with are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Numbers {
-    /// There are none.
+    /// No line begins with a number.
     #[default]
     None,
-    /// Ranks.
+    /// The numbers of the ranks that wrote the lines.
     Ranks,
-    /// Numbers of lines.
+    /// The numbers of the lines in the log.
     Lines,
 }
 

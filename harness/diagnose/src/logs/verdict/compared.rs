@@ -9,7 +9,7 @@ use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
 impl Rules<'_> {
     /// Finds the ranks that have something else than the rest by what an error compares. Each rank raises it, whichever differs.
     pub(super) fn compared(&self) -> Option<Diagnosis> {
-        let values = &self.job.compared_values.values;
+        let values = &self.job.lines.compared_values.values;
         let votes = values.iter().map(|(rank, value)| (*rank, value.as_str()));
         let culprits = odd(votes, self.job.least_size() as usize)?;
         let lines = values.iter().map(|(rank, value)| line(*rank, value));

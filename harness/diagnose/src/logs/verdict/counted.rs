@@ -16,7 +16,7 @@ impl Rules<'_> {
     /// Ranks that the store has not counted, if it has counted all others that are seen to wait.
     pub(super) fn counted(&self) -> Option<Diagnosis> {
         let too_many = |(counted, _): &&(Counted, BTreeSet<u32>)| counted.came > counted.of;
-        let barriers = &self.job.counts.barriers;
+        let barriers = &self.job.lines.counts.barriers;
         if let Some((counted, _)) = barriers.values().find(too_many) {
             let Counted { key, came, of, .. } = counted;
             let summary = format!(
@@ -35,7 +35,7 @@ impl Rules<'_> {
                 .step()
                 .is_some_and(|step| step.nature == Nature::Init)
         };
-        let joined = self.job.counts.joined.and_then(|(came, of)| {
+        let joined = self.job.lines.counts.joined.and_then(|(came, of)| {
             let ranks = self.job.ranks.iter().filter(|(_, logged)| in_init(logged));
             let ranks: BTreeSet<u32> = ranks.map(|(rank, _)| *rank).collect();
             // Who has written of nothing but the rendezvous and gave up is in it, too.

@@ -12,10 +12,11 @@ impl Rules<'_> {
     /// Finds the ranks of the only pod of the job that the cluster has ended, if none of them gave up and others did. A pod whose log
     /// is gone had the ranks of which there are no logs, if each other pod has its own.
     pub(super) fn evicted(&self) -> Option<Diagnosis> {
-        let pods = &self.job.pods;
+        let pods = &self.job.lines.pods;
         let is_of_job = |name: &&String| pods.keys().any(|pod| stem(pod) == stem(name));
         let mut ended = self
             .job
+            .lines
             .pod_ends
             .pods
             .iter()

@@ -9,8 +9,8 @@ impl Rules<'_> {
     /// Finds the ranks that had ended with exit code 0 when the others gave up. The table lists all others of its host: those that
     /// failed, and those that the launcher stopped.
     pub(super) fn left(&self) -> Option<Diagnosis> {
-        let exits = &self.job.launcher.exits;
-        let left = self.job.launcher.not_listed();
+        let exits = &self.job.lines.launcher.exits;
+        let left = self.job.lines.launcher.not_listed();
         let has_written = |rank: &u32| self.job.ranks.get(rank).is_some_and(|it| !it.gave_up());
         // A rank that ends with 0 when it is stopped is not in the table either.
         let dies_of_signal = exits.values().any(|code| *code == -15);
@@ -38,7 +38,7 @@ impl Rules<'_> {
 
     /// Finds the rank whose container ended first, with exit code 0, where all that gave up did so because of others.
     pub(super) fn ended_first(&self) -> Option<Diagnosis> {
-        let launcher = &self.job.launcher;
+        let launcher = &self.job.lines.launcher;
         let rank = launcher.ended_first?;
         let has_left = launcher.exits.get(&rank) == Some(&0);
         let is_silent = self.job.ranks.get(&rank).is_some_and(|it| !it.gave_up());
@@ -65,7 +65,7 @@ impl Rules<'_> {
     /// Finds the only rank that the launcher had to kill, long after another had failed, because it did not end when it was told
     /// to: it is stopped, or within a call of the system.
     pub(super) fn unresponsive(&self) -> Option<Diagnosis> {
-        let launcher = &self.job.launcher;
+        let launcher = &self.job.lines.launcher;
         let mut killed = launcher
             .exits
             .keys()
@@ -96,7 +96,7 @@ impl Rules<'_> {
     }
 
     fn others(&self, rank: u32) -> Vec<Rank> {
-        let others = self.job.launcher.exits.keys();
+        let others = self.job.lines.launcher.exits.keys();
         let others = others.filter(|other| **other != rank);
         others.copied().map(Rank).collect()
     }

@@ -9,7 +9,7 @@ use allranks_model::names::Rank;
 impl Rules<'_> {
     /// Finds the few ranks of which all reports say that they have not joined, if none of them has timed out or raised an error.
     pub(super) fn lagging(&self) -> Option<Diagnosis> {
-        let report = self.job.lagging_ranks.agreed()?;
+        let report = self.job.lines.lagging_ranks.agreed()?;
         let has_failed = |rank: &u32| {
             let logged = self.job.ranks.get(rank);
             logged.is_some_and(|logged| logged.gave_up())

@@ -123,8 +123,15 @@ impl Rules<'_> {
             let mut all = self.job.ranks.values();
             all.any(|logged| logged.log.has_failed()) || self.stray_has_failed()
         };
-        let ended = || self.job.launcher.exits.values().any(|code| *code != 0);
-        let accused = || !self.job.accusations.absent.is_empty();
+        let ended = || {
+            self.job
+                .lines
+                .launcher
+                .exits
+                .values()
+                .any(|code| *code != 0)
+        };
+        let accused = || !self.job.lines.accusations.absent.is_empty();
         let recorded = || {
             let mut groups = self
                 .job
@@ -146,7 +153,7 @@ impl Rules<'_> {
             || self.traced().is_some()
             || self.stalled().is_some()
             || self.stopped_processes().is_some()
-            || !self.job.dead_workers.ranks.is_empty()
+            || !self.job.lines.dead_workers.lines.ranks.is_empty()
             || (raised() && !self.is_over())
             || behind(self.job).is_some()
     }

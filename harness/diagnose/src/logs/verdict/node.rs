@@ -9,7 +9,7 @@ use allranks_model::names::Rank;
 impl Rules<'_> {
     /// Finds the ranks of a node that has failed, if none of them has written that it gave up, and ranks of other nodes have.
     pub(super) fn failed_node(&self) -> Option<Diagnosis> {
-        let failures = &self.job.node_failures.nodes;
+        let failures = &self.job.lines.node_failures.nodes;
         failures.iter().find_map(|(node, line)| {
             let is_there = |(_, logged): &(&u32, &Logged)| logged.log.node.as_deref() == Some(node);
             let (there, others): (Vec<_>, Vec<_>) = self.job.ranks.iter().partition(is_there);

@@ -9,7 +9,7 @@ use allranks_model::names::Rank;
 impl Rules<'_> {
     /// Finds the ranks whose processes a table of `ps` shows to be stopped.
     pub(super) fn stopped_processes(&self) -> Option<Diagnosis> {
-        let stopped = &self.job.process_table.ranks;
+        let stopped = &self.job.lines.process_table.lines.ranks;
         let (rank, line) = stopped.first_key_value()?;
         if stopped.len() * 2 >= self.job.least_size() as usize {
             return None;

@@ -14,9 +14,9 @@ impl Rules<'_> {
     /// Finds the few ranks for which the others waited until they gave up, or through many reports without a step of any rank. A few
     /// reports are no fault: one rank may evaluate.
     pub(super) fn stalled(&self) -> Option<Diagnosis> {
-        let missing = &self.job.stalled_tensors.missing;
+        let missing = &self.job.lines.stalled_tensors.missing;
         let gave_up = |(_, logged): &(&u32, &Logged)| logged.gave_up();
-        let is_stuck = self.job.stalled_tensors.reports() >= REPORTS;
+        let is_stuck = self.job.lines.stalled_tensors.reports() >= REPORTS;
         let victims = self.job.ranks.iter();
         let victims = victims.filter(|one| is_stuck || gave_up(one));
         let victims: Vec<Rank> = victims

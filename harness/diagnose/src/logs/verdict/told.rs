@@ -18,14 +18,14 @@ use allranks_model::names::Rank;
 impl Rules<'_> {
     /// Finds the ranks that a signal killed (see [`is_killed_by_signal`]); only the first to fail, if the launcher names it.
     pub(super) fn killed_by_signal(&self) -> Option<Diagnosis> {
-        let exits = &self.job.launcher.exits;
+        let exits = &self.job.lines.launcher.exits;
         let mut killed: Vec<u32> = exits
             .iter()
             .filter(|(_, code)| is_killed_by_signal(**code))
-            .filter(|(rank, _)| !self.job.launcher.was_killed_by_launcher(**rank))
+            .filter(|(rank, _)| !self.job.lines.launcher.was_killed_by_launcher(**rank))
             .map(|(rank, _)| *rank)
             .collect();
-        let first = self.job.launcher.first;
+        let first = self.job.lines.launcher.first;
         if let Some(first) = first.filter(|first| killed.contains(first)) {
             killed = vec![first];
         }
@@ -51,7 +51,7 @@ impl Rules<'_> {
             let log = self.job.ranks.get(rank).map(|logged| &logged.log);
             log.is_some_and(|log| log.cause().is_none() && log.final_errors().next().is_some())
         };
-        let dead = self.job.dead_workers.ranks.iter();
+        let dead = self.job.lines.dead_workers.lines.ranks.iter();
         let dead: Vec<_> = dead.filter(|(rank, _)| !gave_up(rank)).collect();
         let line = (*dead.first()?.1).clone();
         let culprits: Vec<Rank> = dead.into_iter().map(|(rank, _)| Rank(*rank)).collect();
@@ -91,7 +91,7 @@ impl Rules<'_> {
 
     /// Returns what `TORCH_DISTRIBUTED_DEBUG=DETAIL` found: ranks that run another collective than the rest.
     pub(super) fn fingerprints(&self) -> Option<Diagnosis> {
-        let prints = &self.job.accusations.fingerprints;
+        let prints = &self.job.lines.accusations.fingerprints;
         let prints_of = prints.iter().map(|(rank, print)| (*rank, print.as_str()));
         let culprits = odd(prints_of, self.job.least_size() as usize)?;
         let lines = prints.iter().map(|(rank, print)| {
@@ -118,7 +118,7 @@ impl Rules<'_> {
 
     /// Returns the ranks that a monitored barrier names as missing.
     pub(super) fn named_by_barrier(&self) -> Option<Diagnosis> {
-        let absent = &self.job.accusations.absent;
+        let absent = &self.job.lines.accusations.absent;
         let line = absent.values().next()?.clone();
         let culprits: Vec<Rank> = absent.keys().copied().map(Rank).collect();
         let summary = format!("{} did not come to monitored_barrier", named(&culprits));
@@ -148,7 +148,7 @@ impl Rules<'_> {
         let causes: Vec<(Rank, &str)> = causes
             .filter_map(|(rank, logged)| Some((Rank(*rank), logged.log.cause()?)))
             .collect();
-        let first = self.job.launcher.first.map(Rank);
+        let first = self.job.lines.launcher.first.map(Rank);
         let (_, error) = causes
             .iter()
             .find(|(rank, _)| Some(*rank) == first)

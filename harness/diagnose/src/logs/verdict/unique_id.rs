@@ -70,7 +70,7 @@ impl Rules<'_> {
     /// Returns true if a rank of which there are no lines had not failed when all others had given up: torchrun's table lists what
     /// failed of all ranks, and not this one.
     fn outlives(&self, rank: u32, others: &[Rank]) -> bool {
-        let launcher = &self.job.launcher;
+        let launcher = &self.job.lines.launcher;
         let all = 0..self.job.least_size();
         let gave_up = |other: u32| other == rank || others.contains(&Rank(other));
         others.len() >= LEAST

@@ -76,7 +76,7 @@ impl Rules<'_> {
         let others = self.job.ranks.iter().filter(|(other, _)| **other != rank);
         let files = others.map(|(_, other)| other.log.files).min();
         let is_stopped =
-            log.told_to_stop.is_some() || self.job.launcher.exits.get(&rank) == Some(&-15);
+            log.told_to_stop.is_some() || self.job.lines.launcher.exits.get(&rank) == Some(&-15);
         !log.is_torn
             && !is_stopped
             && log.final_errors().next().is_none()

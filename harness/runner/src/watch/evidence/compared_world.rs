@@ -168,16 +168,22 @@ impl ComparedWorld {
             let Some(event) = self.event(entry, call_trace, process, hosts)? else {
                 continue;
             };
-            if let EventKind::Message(message) = &event.what {
+            if let (EventKind::Message(message), Some(inside)) = (&event.what, inside) {
                 // Its number among the messages that cannot be told from it, from 1.
-                let number = (state.done.iter().filter(|one| one.what == event.what)).count() + 1;
-                if inside
-                    .is_some_and(|inside| inside.entry.waits && inside.batch.contains(&entry.id))
-                {
-                    state.batch.push((message.clone(), number));
+                let number = || {
+                    state
+                        .done
+                        .iter()
+                        .filter(|one| one.what == event.what)
+                        .count()
+                        + 1
+                };
+                if inside.entry.id == entry.id {
+                    awaited = Some(EventKind::AwaitMessage(message.clone(), number()));
                 }
-                if inside.is_some_and(|inside| inside.entry.id == entry.id) {
-                    awaited = Some(EventKind::AwaitMessage(message.clone(), number));
+                if inside.entry.waits && inside.batch.contains(&entry.id) {
+                    let number = number();
+                    state.batch.push((message.clone(), number));
                 }
             }
             if entry.dropped {

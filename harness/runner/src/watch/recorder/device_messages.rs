@@ -74,10 +74,7 @@ pub fn awaited(call_trace: &CallTrace) -> Option<Inside> {
 pub fn first_of_batches(call_trace: &CallTrace, key: &str) -> Option<Inside> {
     let dump = call_trace.dump.as_ref()?;
     let (_, group) = key.split_once('.')?;
-    let batches = batches(dump, group);
-    let messages = messages_under_way(dump).into_iter();
-    let mut messages =
-        messages.filter(|entry| entry.group() == group && batches.contains(&entry.p2p_seq_id));
+    let mut messages = batched_under_way(dump, group);
     let first = messages.next()?;
     let mut inside = wait_for(first, call_trace)?;
     let others = messages.take_while(|entry| entry.p2p_seq_id == first.p2p_seq_id);
@@ -89,10 +86,17 @@ pub fn first_of_batches(call_trace: &CallTrace, key: &str) -> Option<Inside> {
     Some(inside)
 }
 
-/// Returns the numbers of a group's batches of messages.
-fn batches(dump: &RecorderDump, group: &str) -> BTreeSet<u64> {
-    let batches = (dump.entries.iter()).filter(|entry| entry.is_batch() && entry.group() == group);
-    batches.map(|entry| entry.p2p_seq_id).collect()
+/// Iterates over the messages of a group's batches that are under way, in the order of [`messages_under_way`].
+fn batched_under_way<'a>(
+    dump: &'a RecorderDump,
+    group: &'a str,
+) -> impl Iterator<Item = &'a RecorderEntry> {
+    let batches: BTreeSet<u64> = (dump.entries.iter())
+        .filter(|entry| entry.is_batch() && entry.group() == group)
+        .map(|entry| entry.p2p_seq_id)
+        .collect();
+    let messages = messages_under_way(dump).into_iter();
+    messages.filter(move |entry| entry.group() == group && batches.contains(&entry.p2p_seq_id))
 }
 
 /// Returns the ids of the messages of a group that the device carries out after a batch that is under way: those of its later batches.
@@ -101,10 +105,7 @@ pub fn behind_batch(call_trace: &CallTrace, key: &str) -> BTreeSet<u64> {
     let (Some(dump), Some((_, group))) = (call_trace.dump.as_ref(), key.split_once('.')) else {
         return BTreeSet::new();
     };
-    let batches = batches(dump, group);
-    let messages = messages_under_way(dump).into_iter();
-    let mut messages =
-        messages.filter(|entry| entry.group() == group && batches.contains(&entry.p2p_seq_id));
+    let mut messages = batched_under_way(dump, group);
     let Some(first) = messages.next() else {
         return BTreeSet::new();
     };

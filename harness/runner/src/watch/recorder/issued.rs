@@ -5,11 +5,10 @@ use std::collections::BTreeMap;
 use crate::watch::trace::call::{Call, Entry};
 use crate::watch::trace::call_trace::CallTrace;
 use crate::watch::trace::recorder_dump::CLOCK;
+use allranks_diagnose::has_shares;
 use allranks_model::flight_recorder::{RecorderDump, RecorderEntry};
 
-/// Collectives whose input may have another size, or another dtype, on each member.
-const UNEVEN: &[&str] = &["gather", "scatter", "alltoall", "all_to_all"];
-/// Those of them that work on one tensor, of the same size on each member.
+/// Collectives of shares that work on one tensor, of the same size on each member.
 const EVEN: &[&str] = &["all_gather_into_tensor", "reduce_scatter_tensor"];
 /// Collectives that have a root.
 const ROOTED: &[&str] = &["broadcast", "gather", "reduce", "scatter"];
@@ -89,7 +88,7 @@ pub fn issued(dump: &RecorderDump, call_trace: &CallTrace) -> BTreeMap<String, V
 
 /// Returns true if the members of a collective may give another size each.
 fn may_be_uneven(op: &str) -> bool {
-    UNEVEN.iter().any(|uneven| op.contains(uneven)) && !EVEN.contains(&op)
+    has_shares(op) && !EVEN.contains(&op)
 }
 
 /// Returns true if NCCL's watchdog has seen the end of an op. With `TORCH_NCCL_BLOCKING_WAIT` it looks at none: then the state alone
