@@ -36,9 +36,11 @@ impl ProcessorTimes {
         }
     }
 
-    /// Returns true if a rank ran for some of the time that has passed.
-    pub(super) fn has_run(self, passed: Duration) -> bool {
-        self.used * LEAST_RUN >= passed
+    /// Returns true if the machine is why a rank in a step is late: the rank ran, and was kept waiting, or was ready to run for nearly
+    /// all of the time that has passed. A rank that polls for something that never comes is hardly ever ready.
+    pub(super) fn is_machine_late(self, passed: Duration) -> bool {
+        let has_run = self.used * LEAST_RUN >= passed;
+        (has_run && self.was_kept_waiting(passed)) || self.waited * 4 >= passed * 3
     }
 
     /// Returns true if a rank ran, or was ready to run, for some of the time that has passed.
@@ -96,15 +98,20 @@ mod tests {
         let passed = Duration::from_secs(1);
         let told = |one: ProcessorTimes| {
             (
-                one.has_run(passed),
+                one.is_machine_late(passed),
                 one.could_run(passed),
                 one.was_kept_waiting(passed),
             )
         };
         assert_eq!(told(times(0, 0)), (false, false, false), "sleeps");
-        assert_eq!(told(times(1000, 0)), (true, true, false), "polls, alone");
+        assert_eq!(told(times(1000, 0)), (false, true, false), "polls, alone");
+        assert_eq!(
+            told(times(5, 300)),
+            (false, true, true),
+            "sleeps between polls"
+        );
         assert_eq!(told(times(250, 750)), (true, true, true), "one of four");
-        assert_eq!(told(times(5, 900)), (false, true, true), "hardly let run");
+        assert_eq!(told(times(5, 900)), (true, true, true), "hardly let run");
     }
 
     #[test]

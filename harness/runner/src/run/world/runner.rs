@@ -297,7 +297,7 @@ impl<'a> WorldRunner<'a> {
         let Some((passed, since)) = noted.map(|(_, note)| note.since(times)) else {
             return Late::Ranks;
         };
-        if !since.has_run(passed) || !since.was_kept_waiting(passed) || since.used >= limit {
+        if !since.is_machine_late(passed) || since.used >= limit {
             return Late::Ranks;
         }
         self.extend(&no_rank_run_longer(times.used))
