@@ -20,6 +20,7 @@ fn main() {
         "nccl.cpp",
         "ops.cpp",
         "recorder.cpp",
+        "shim.cpp",
         "shim.hpp",
         "store.cpp",
         "gloo",
@@ -69,9 +70,7 @@ fn compile(root: &Path, with_nccl: bool) {
         .flag("-isystem")
         .flag(root.join("include/torch/csrc/api/include"))
         .flag_if_supported("-Wno-unused-parameter")
-        .files(
-            ["error", "store", "group", "ops", "recorder"].map(|name| format!("shim/{name}.cpp")),
-        );
+        .file("shim/shim.cpp");
     if with_nccl {
         let Ok(folders) = env::var("ALLRANKS_CUDA_INCLUDE") else {
             fail(
