@@ -183,8 +183,9 @@ def entry_of_message(trace: CallTrace, module: Any, name: str, arguments: Argume
     if key is None:
         return None
     sends, parameter = MESSAGES[name]
-    peer = global_rank(trace, key, arguments, parameter, None)
-    return {"what": "message", "group": key, "sends": sends, "peer": peer, "tag": arguments.get("tag", 0)}
+    peer, tag = global_rank(trace, key, arguments, parameter, None), arguments.get("tag", 0)
+    number = trace.next_message((key, sends, peer, tag))
+    return {"what": "message", "group": key, "sends": sends, "peer": peer, "tag": tag, "number": number}
 
 
 def entry_of_new_group(trace: CallTrace, module: Any, arguments: Arguments) -> Entry | None:

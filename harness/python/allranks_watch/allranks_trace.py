@@ -42,6 +42,8 @@ PERIOD = 0.25
 KEPT = 1000
 #: Of these, the newest, which alone are written while calls are made: to write all of them costs milliseconds.
 RECENT = 100
+#: Sorts of messages that are counted; of more, none has a number. A program with a tag for each message has too many.
+MESSAGES = 512
 #: Works whose wait is recognised.
 WORKS = 4096
 #: Keys of stores that the program has set, of which so many are kept.
@@ -144,6 +146,10 @@ class CallTrace:
         self.inside: dict[int, Inside] = {}
         #: Group key -> number of its collectives so far.
         self.counts: dict[str, int] = {}
+        #: Group key, whether it is sent, peer and tag -> number of such messages so far; empty once there are too many.
+        self.messages: dict[tuple[str, bool, int | None, int], int] = {}
+        #: Whether there have been more sorts than are counted.
+        self.has_too_many_messages = False
         #: Group key -> name and global ranks of its members.
         self.groups: dict[str, tuple[str, list[int]]] = {}
         #: Keys of the groups that calls have named.
@@ -415,6 +421,18 @@ class CallTrace:
             self.counts[key] = number + 1
             return number
 
+    def next_message(self, key: tuple[str, bool, int | None, int]) -> int | None:
+        """Counts a message of a sort; returns its number, from 0; None once there were too many sorts."""
+        with self.lock:
+            number = self.messages.get(key, 0)
+            if self.has_too_many_messages:
+                return None
+            self.messages[key] = number + 1
+            if len(self.messages) > MESSAGES:
+                self.has_too_many_messages = True
+                self.messages = {}
+            return number
+
     def add_group(self, key: str, name: str, members: list[int]) -> None:
         """Keeps a group under a key, unless it is known."""
         with self.lock:
@@ -543,6 +561,7 @@ class CallTrace:
                 "moves": self.moves,
                 "epoch": self.epoch,
                 "dropped": self.dropped + left_out,
+                "messages": [[*key, count] for key, count in self.messages.items()],
                 "errors": self.errors,
                 "retries": self.retries,
                 "failing_since": self.failing_since,

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::kept_messages::{KeptMessages, MessageSort};
 use super::sub_world::SubWorld;
 use crate::watch::endpoints::hosts::Hosts;
 use crate::watch::ranks::rank_process::RankProcess;
@@ -31,8 +32,8 @@ pub struct ComparedWorld {
     sub_world: Option<SubWorld>,
     /// By name of the group, the number of the first collective to compare.
     pub starts: HashMap<String, usize>,
-    /// True if a call trace has dropped entries.
-    has_lost: bool,
+    /// The messages that all traces still have.
+    messages: KeptMessages,
 }
 
 impl ComparedWorld {
@@ -51,7 +52,7 @@ impl ComparedWorld {
             epoch,
             sub_world,
             starts: HashMap::new(),
-            has_lost: call_traces().any(|call_trace| call_trace.dropped > 0),
+            messages: KeptMessages::default(),
         };
         let mut starts: HashMap<String, usize> = HashMap::new();
         for call_trace in call_traces() {
@@ -77,7 +78,38 @@ impl ComparedWorld {
         // A rank that has entered no collective of a group sets no start. A start of 0 excludes nothing.
         starts.retain(|_, start| *start > 0);
         world.starts = starts;
+        world.messages = world.kept_messages(ranks);
         world
+    }
+
+    /// Finds the messages that the traces of both their sides still have.
+    fn kept_messages(&self, ranks: &[(Rank, &RankProcess)]) -> KeptMessages {
+        let mut kept = KeptMessages::default();
+        for (rank, process) in ranks {
+            let Some(call_trace) = &process.call_trace else {
+                continue;
+            };
+            let Some(epoch) = self.epoch_of(call_trace) else {
+                continue;
+            };
+            kept.read(call_trace, |group, sends, peer, tag| {
+                is_of(group, epoch).then(|| MessageSort {
+                    group: self.called(group, call_trace),
+                    sides: self.sides(*rank, sends, peer),
+                    tag,
+                })
+            });
+        }
+        kept
+    }
+
+    /// Returns the sender and the receiver of a message, of which `rank` has one side and `peer`, a rank of the world, the other.
+    fn sides(&self, rank: Rank, sends: bool, peer: Rank) -> [Rank; 2] {
+        let peer = self.member(peer).unwrap_or(peer);
+        match sends {
+            true => [rank, peer],
+            false => [peer, rank],
+        }
     }
 
     /// Returns the number that the world has among those of a rank; none if the rank has not come to it.
@@ -165,7 +197,7 @@ impl ComparedWorld {
         // The id of each event, and when it began.
         let mut begun: Vec<(u64, Option<f64>)> = Vec::new();
         for entry in entries.filter(|entry| is_past(entry, inside, is_cut_off)) {
-            let Some(event) = self.event(entry, call_trace, process, hosts)? else {
+            let Some(event) = self.event(rank, entry, call_trace, process, hosts)? else {
                 continue;
             };
             if let (EventKind::Message(message), Some(inside)) = (&event.what, inside) {
@@ -198,7 +230,7 @@ impl ComparedWorld {
             begun.push((entry.id, entry.t));
         }
         state.waited = waited(call_trace, &begun);
-        state.doing = self.doing(process, call_trace, inside, hosts)?;
+        state.doing = self.doing(rank, process, call_trace, inside, hosts)?;
         if let Some((event, _)) = &mut state.doing {
             match (&event.what, awaited) {
                 (EventKind::Collective(_) | EventKind::Await(..), _) if is_cut_off => {
@@ -214,6 +246,7 @@ impl ComparedWorld {
     /// Returns what the rank is in. An interpreter without a heartbeat may be anywhere.
     fn doing(
         &self,
+        rank: Rank,
         process: &RankProcess,
         call_trace: &CallTrace,
         inside: Option<&Inside>,
@@ -233,7 +266,7 @@ impl ComparedWorld {
             return Some(None);
         }
         let event = match inside {
-            Some(inside) => match self.event(&inside.entry, call_trace, process, hosts)? {
+            Some(inside) => match self.event(rank, &inside.entry, call_trace, process, hosts)? {
                 Some(event) => Some((event, inside.lasts())),
                 None => Some((own(A_CALL, ""), inside.lasts())),
             },
@@ -242,10 +275,11 @@ impl ComparedWorld {
         Some(event)
     }
 
-    /// Returns the event of an entry: none if it does not concern other ranks; the outer option is none while an
+    /// Returns the event of an entry of a rank: none if it does not concern other ranks; the outer option is none while an
     /// address is being looked up.
     fn event(
         &self,
+        own: Rank,
         entry: &Entry,
         call_trace: &CallTrace,
         process: &RankProcess,
@@ -309,16 +343,24 @@ impl ComparedWorld {
                 sends,
                 peer,
                 tag,
+                number,
             } => {
-                let peer = peer.map(|peer| self.member(peer).unwrap_or(peer));
-                let message = EventKind::Message(Message {
-                    group: self.called(group, call_trace),
-                    sends: *sends,
-                    peer,
+                let label = self.called(group, call_trace);
+                let sort = peer.map(|peer| MessageSort {
+                    group: label.clone(),
+                    sides: self.sides(own, *sends, peer),
                     tag: *tag,
                 });
-                // When entries have been dropped, it is unknown which receive belongs to which send.
-                match self.has_lost {
+                if self.messages.is_gone(sort.as_ref(), *number) {
+                    return Some(None);
+                }
+                let message = EventKind::Message(Message {
+                    group: label,
+                    sends: *sends,
+                    peer: peer.map(|peer| self.member(peer).unwrap_or(peer)),
+                    tag: *tag,
+                });
+                match self.messages.is_uncertain(*number) {
                     true => EventKind::Own(message.to_string()),
                     false => message,
                 }

@@ -97,6 +97,9 @@ pub enum Call {
         /// The tag of the message.
         #[serde(default)]
         tag: u32,
+        /// Its number among the messages of the process with this group, direction, peer and tag, from 0; none if it is not known.
+        #[serde(default)]
+        number: Option<usize>,
     },
     /// `destroy_process_group`.
     Destroy {

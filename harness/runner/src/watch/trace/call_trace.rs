@@ -37,6 +37,9 @@ pub struct CallTrace {
     /// Number of entries that are no longer kept.
     #[serde(default)]
     pub dropped: u64,
+    /// The messages so far, by sort; empty if there are too many sorts.
+    #[serde(default)]
+    pub messages: Vec<MessageCount>,
     /// The call that the process is in; none if it is in none.
     pub inside: Option<Inside>,
     /// The line of the program's own code that it is at; none if it is not known.
@@ -111,6 +114,11 @@ pub struct CallTrace {
 /// if it was one.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Waited(pub u64, pub f64, #[serde(default)] pub Option<i64>);
+
+/// How many messages of a sort a process has begun: the key of their group; true for sends; the other side's rank, none for receives from
+/// any; the tag; and the number.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MessageCount(pub String, pub bool, pub Option<Rank>, pub u32, pub usize);
 
 /// A process group.
 #[derive(Clone, Debug, Serialize, Deserialize)]
