@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use super::event::Event;
-use super::moves::{Calls, RankMoves, STANDSTILL, held, is_at_end, is_held};
+use super::moves::{Calls, RankMoves, STANDSTILL, held, is_at_end, is_held, is_one_left};
 use crate::watch::endpoints::hosts::Hosts;
 use crate::watch::endpoints::listeners::endpoints_without_listener;
 use crate::watch::endpoints::reach::Reach;
@@ -129,8 +129,9 @@ impl WorldDetector {
             still,
         };
         let mut report = None;
-        // A rank at the end of its program makes no call, and may be deadlocked.
-        let proved = match held.is_empty() && !ranks.iter().any(|(_, rank)| is_at_end(rank)) {
+        // A rank at the end of its program, or after all others, makes no call, and may be deadlocked.
+        let may_be_stuck = is_one_left(ranks) || ranks.iter().any(|(_, rank)| is_at_end(rank));
+        let proved = match held.is_empty() && !may_be_stuck {
             true => {
                 self.proof = None;
                 None
@@ -236,7 +237,8 @@ impl WorldDetector {
             .collect()
     }
 
-    /// Returns a verdict that is proved and has stood for [`STANDSTILL`]; otherwise none.
+    /// Returns a verdict that is proved and has stood for [`STANDSTILL`], or for the patience where a launcher may be about to end the
+    /// job; otherwise none.
     fn proved(&mut self, view: &mut WorldView<'_>, now: Instant) -> Option<Diagnosis> {
         // A dump that is older than the rank's last call proves nothing.
         let is_stale = |rank: &RankProcess| {
@@ -263,7 +265,11 @@ impl WorldDetector {
         );
         match &self.proof {
             Some((known, since)) if *known == essence => {
-                (now.duration_since(*since) >= STANDSTILL).then_some(verdict)
+                let least = match is_about_to_end(view, &verdict) {
+                    true => self.patience.max(STANDSTILL),
+                    false => STANDSTILL,
+                };
+                (now.duration_since(*since) >= least).then_some(verdict)
             }
             _ => {
                 self.proof = Some((essence, now));
@@ -419,4 +425,15 @@ fn best(view: &mut WorldView<'_>, reach: &mut Reach) -> Option<(Diagnosis, HangE
         }
     }
     Some((verdict, evidence))
+}
+
+/// Returns true if an error has ended the program of a rank that a verdict names, and its process still runs: it may be on its way out, and
+/// launchers end a job, or start it again, once it is.
+fn is_about_to_end(view: &WorldView<'_>, verdict: &Diagnosis) -> bool {
+    let is_ending = |process: &RankProcess| {
+        let trace = process.call_trace.as_ref();
+        process.lives() && trace.is_some_and(|trace| trace.fatal.is_some())
+    };
+    let mut named = (view.ranks.iter()).filter(|(rank, _)| verdict.culprits.contains(rank));
+    verdict.kind == HangKind::PeerRaised && named.any(|(_, process)| is_ending(process))
 }

@@ -36,8 +36,10 @@ pub fn note(evidence: &mut HangEvidence, ranks: &[(Rank, &RankProcess)]) {
         if *since < QUIET_TIME {
             continue;
         }
-        // They are there until Python's collector has taken the group, and wake no other thread.
-        let idle = match process.call_trace.as_ref().is_some_and(has_left) {
+        // They are there until Python's collector has taken the group, and wake no other thread; nor do they without another rank.
+        let others = || ranks.iter().filter(|(rank, _)| *rank != state.rank);
+        let is_alone = others().next().is_some() && !others().any(|(_, other)| other.lives());
+        let idle = match is_alone || process.call_trace.as_ref().is_some_and(has_left) {
             true => idle_threads(process.pid),
             false => BTreeSet::new(),
         };
