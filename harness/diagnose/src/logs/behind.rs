@@ -117,7 +117,7 @@ fn late(job: &Job, step: &Step, (key, times): (&str, usize), waiting: &[u32]) ->
 fn is_on_the_way(job: &Job, waiting: &[u32], late: &[u32]) -> bool {
     let timed_out = job.ranks.values().any(|logged| {
         let mut words = logged.log.final_errors();
-        words.any(|error| error_cause(error) == ErrorCause::Effect)
+        logged.log.has_found_hang || words.any(|error| error_cause(error) == ErrorCause::Effect)
     });
     let at_own = |rank: &u32| job.ranks[rank].step().is_some();
     let moves = |rank: &u32| {

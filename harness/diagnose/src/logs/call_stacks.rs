@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
+use super::own_process::process_of_command;
 use super::pattern::pattern;
 use super::phase::{Edge, Mark, Nature};
 use super::torch_calls::call_of;
@@ -46,8 +47,9 @@ struct MainThread {
     message: Option<bool>,
 }
 
-static TITLE: LazyLock<Option<Regex>> =
-    LazyLock::new(|| pattern(r"(?i)^[=#*-]{2,}\s*rank[ :#]*(\d+)\s*[=#*-]*$"));
+static TITLE: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    pattern(r"(?i)^[=#*-]{2,}.*?\brank[ :#=]*(\d+)(?:,? pid[ :=]*\d+)?\s*[=#*-]*$")
+});
 static PROCESS: LazyLock<Option<Regex>> = LazyLock::new(|| pattern(r"^Process (\d+): "));
 static THREAD: LazyLock<Option<Regex>> =
     LazyLock::new(|| pattern(r#"^Thread \S+ \(([^)]*)\)(?:: "(\w+)")?"#));
@@ -78,7 +80,7 @@ const HOST: &[&str] = &[
 ];
 
 /// What is in the names of files in whose innermost frame a thread may wait for a device although it keeps Python's lock.
-const DEVICE: &[&str] = &["torch", "triton", "cuda", "nccl", "npu", "xpu", "kernel"];
+pub(super) const DEVICE: &[&str] = &["torch", "triton", "cuda", "nccl", "npu", "xpu", "kernel"];
 
 /// Returns true if a thread whose innermost frame is in this place, `file:line`, works with the disk, the network or a process.
 pub(super) fn works_on_host(place: &str) -> bool {
@@ -86,11 +88,13 @@ pub(super) fn works_on_host(place: &str) -> bool {
 }
 
 impl CallStacks {
-    /// Reads the next line, which a rank has written if it is known. `rank_of` returns the rank of a process.
+    /// Reads the next line, which a rank has written if it is known. `owner` is the rank that the file is of; `rank_of` returns the rank
+    /// of a process.
     pub(super) fn read(
         &mut self,
         text: &str,
         rank: Option<u32>,
+        owner: Option<u32>,
         rank_of: impl Fn(&str) -> Option<u32>,
     ) {
         let found = |pattern: &'static LazyLock<Option<Regex>>| pattern.as_ref()?.captures(text);
@@ -104,7 +108,13 @@ impl CallStacks {
             if let Some(process) = found(&PROCESS) {
                 self.end();
                 self.local = found(&LOCAL).and_then(|local| local[1].parse().ok());
-                self.rank = self.title.take().or_else(|| rank_of(&process[1]));
+                let told = || process_of_command(text).map(|(rank, _)| rank);
+                let title = self.title.take();
+                // Of a file that has the rank in its name, all stacks are of that rank.
+                self.rank = title
+                    .or_else(|| rank_of(&process[1]))
+                    .or_else(told)
+                    .or(owner);
                 self.writer = rank;
             }
         } else if text.starts_with("Thread ") {
@@ -200,7 +210,7 @@ mod tests {
         let mut stacks = CallStacks::default();
         let rank_of = |pid: &str| (pid == "90").then_some(5);
         text.lines()
-            .for_each(|line| stacks.read(line, None, rank_of));
+            .for_each(|line| stacks.read(line, None, None, rank_of));
         stacks.end();
         stacks.ranks
     }
@@ -230,7 +240,7 @@ mod tests {
             );
             for line in dump.lines() {
                 let rank = line.starts_with("Pyspy").then_some(3);
-                stacks.read(line, rank, |_| None);
+                stacks.read(line, rank, None, |_| None);
             }
             stacks.end();
             stacks.ranks.get(&3).map(|mark| mark.nature.clone())
@@ -249,7 +259,7 @@ mod tests {
         let mut stacks = CallStacks::default();
         let text = "Process 91: python a.py --local_rank=3\nThread 91 (idle): \"MainThread\"\n    barrier (torch/distributed/distributed_c10d.py:7)";
         text.lines()
-            .for_each(|line| stacks.read(line, None, |_| None));
+            .for_each(|line| stacks.read(line, None, None, |_| None));
         stacks.end();
         assert_eq!(stacks.locals.len(), 1);
         assert_eq!(stacks.locals[0].0, 3);

@@ -62,6 +62,8 @@ const ALL: &[Collector] = &[
     Collector::HostAndRank,
     Collector::Host,
 ];
+/// What lines of a launcher itself begin with, between those of its hosts.
+const LAUNCHERS: &[&str] = &["pdsh@", "[mpi-launch]", "clush:", "#", "$ "];
 /// Lines that are looked at, and of them the share in percent that must have the prefix.
 const LOOK: usize = 300;
 const SHARE: usize = 85;
@@ -74,7 +76,8 @@ impl Collector {
         let (mut containers, mut writers) = (BTreeSet::new(), BTreeSet::new());
         source.each_line(|raw| {
             let is_followed = FOLLOWED.as_ref().is_some_and(|line| line.is_match(raw));
-            if !raw.trim().is_empty() && !is_followed {
+            let is_launchers = LAUNCHERS.iter().any(|name| raw.starts_with(name));
+            if !raw.trim().is_empty() && !is_followed && !is_launchers {
                 seen += 1;
                 if let Some(found) = Self::Stern.captures(raw) {
                     containers.insert(found["container"].to_owned());

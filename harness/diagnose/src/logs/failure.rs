@@ -125,7 +125,7 @@ struct Traceback {
 }
 
 /// What a line of one's own code waits for a device, a thread or a process with.
-const WAITS: &[&str] = &[
+pub(super) const WAITS: &[&str] = &[
     ".item(",
     ".cpu(",
     ".tolist(",

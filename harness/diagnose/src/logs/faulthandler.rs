@@ -1,14 +1,16 @@
 //! Reads the stacks that Python's `faulthandler` prints of the own process: after a time (`dump_traceback_later`), on a signal, or at
-//! a fault.
+//! a fault; and those of TensorRT-LLM's detector of hangs, which have the outermost frame first and lines of code.
 
 use std::sync::LazyLock;
 
 use regex::Regex;
 
-use super::call_stacks::works_on_host;
+use super::call_stacks::{DEVICE, works_on_host};
+use super::failure::WAITS;
 use super::pattern::pattern;
 use super::phase::{Edge, Mark, Nature};
 use super::torch_calls::call_of;
+use super::traceback_lines::STACK;
 
 /// The stacks of one process, as far as they have been read. Of several dumps the last counts.
 #[derive(Clone, Debug, Default)]
@@ -17,6 +19,8 @@ pub(super) struct Faulthandler {
     frames: Vec<Frame>,
     /// Whether the lines are of a dump.
     is_open: bool,
+    /// Whether the dump has the outermost frame first, and a line of code below each.
+    has_code: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -24,21 +28,25 @@ struct Frame {
     file: String,
     line: String,
     function: String,
+    /// The line of code; empty if the dump has none.
+    code: String,
 }
 
 static THREAD: LazyLock<Option<Regex>> = LazyLock::new(|| {
     pattern(
-        r"^(?:(?:Current thread|Thread) 0x[0-9a-f]+(?: \[[^\]]*\])?|Stack) \(most recent call first\):$",
+        r"^(?:(?:Current thread|Thread) 0x[0-9a-f]+(?: \[[^\]]*\])?|Stack) \(most recent call first\):$|^Thread \d+ stack trace:$",
     )
 });
 static FRAME: LazyLock<Option<Regex>> =
-    LazyLock::new(|| pattern(r#"^\s+File "([^"]+)", line (\d+) in (\S+)$"#));
+    LazyLock::new(|| pattern(r#"^\s+File "([^"]+)", line (\d+),? in (\S+)$"#));
 
 impl Faulthandler {
     /// Reads the next line. Returns true if it is of a dump.
     pub(super) fn read(&mut self, text: &str) -> bool {
-        if text.ends_with("(most recent call first):") && is(&THREAD, text) {
+        let has_code = text.ends_with(STACK);
+        if (has_code || text.ends_with("(most recent call first):")) && is(&THREAD, text) {
             self.is_open = true;
+            self.has_code = has_code;
             self.frames.clear();
             return true;
         }
@@ -50,7 +58,15 @@ impl Faulthandler {
                 file: found[1].to_owned(),
                 line: found[2].to_owned(),
                 function: found[3].to_owned(),
+                code: String::new(),
             });
+            return true;
+        }
+        if self.has_code
+            && text.starts_with("    ")
+            && let Some(frame) = self.frames.last_mut()
+        {
+            text.trim().clone_into(&mut frame.code);
             return true;
         }
         self.is_open = text.is_empty() || text.trim() == "<no Python frame>";
@@ -65,13 +81,15 @@ impl Faulthandler {
     /// Returns what the main thread was in: a call of `torch.distributed`, the end of the process, or work on the host; `None` if the
     /// stack shows none of these.
     pub(super) fn mark(&self) -> Option<Mark> {
-        let mut outermost_first = self.frames.iter().rev();
-        let call = outermost_first.find_map(Frame::call);
+        let frames: Vec<&Frame> = match self.has_code {
+            true => self.frames.iter().collect(),
+            false => self.frames.iter().rev().collect(),
+        };
+        let call = frames.iter().find_map(|frame| frame.call());
         let (name, nature) = call.or_else(|| {
-            let innermost = self.frames.first()?;
-            innermost
-                .is_on_host()
-                .then(|| (innermost.title(), Nature::Own))
+            let innermost = frames.last()?;
+            let is_own = innermost.is_on_host() || innermost.waits_for_no_device();
+            is_own.then(|| (innermost.title(), Nature::Own))
         })?;
         let edge = Edge::Begin;
         Some(Mark { edge, name, nature })
@@ -84,8 +102,20 @@ impl Frame {
         if self.file.ends_with("threading.py") && function == "_shutdown" {
             return Some((self.title(), Nature::Destroy));
         }
+        // `tp_gather`, `pp_recv`: calls of TensorRT-LLM's communicator for the ranks that share tensors, or stages.
+        if self.file.ends_with("distributed/communicator.py") {
+            let (_, call) = function.split_once('_')?;
+            return call_of(call).or_else(|| call_of(call.strip_suffix("_object")?));
+        }
         let is_call = self.file.ends_with("distributed_c10d.py");
         is_call.then(|| call_of(function)).flatten()
+    }
+
+    /// Returns true if the line of code is known, and neither it nor its file has to do with a device or a wait.
+    fn waits_for_no_device(&self) -> bool {
+        !self.code.is_empty()
+            && !DEVICE.iter().any(|word| self.file.contains(word))
+            && !WAITS.iter().any(|wait| self.code.contains(wait))
     }
 
     fn is_on_host(&self) -> bool {
@@ -135,6 +165,32 @@ mod tests {
         assert_eq!(
             main("\"/p/torch/serialization.py\", line 9 in load"),
             Some(("load (serialization.py:9)".to_owned(), Nature::Own))
+        );
+        let traced = |frame: &str, code: &str| {
+            mark(&format!(
+                "Thread 140 stack trace:\n  File \"/usr/lib/threading.py\", line 10, in run\n    self.f()\n  File {frame}\n    {code}\n"
+            ))
+        };
+        assert_eq!(
+            traced(
+                "\"/opt/serve/grammar.py\", line 88, in advance",
+                "while not self.ok(t):"
+            ),
+            Some(("advance (grammar.py:88)".to_owned(), Nature::Own))
+        );
+        assert_eq!(
+            traced(
+                "\"/opt/serve/grammar.py\", line 88, in advance",
+                "x = logits.item()"
+            ),
+            None
+        );
+        assert_eq!(
+            traced(
+                "\"/p/tensorrt_llm/_torch/distributed/communicator.py\", line 4, in tp_gather",
+                "return self.tp_comm.gather(obj)"
+            ),
+            Some(("gather".to_owned(), Nature::Collective("gather")))
         );
         // It may wait for a device there, and so for other ranks.
         assert_eq!(main("\"/p/train.py\", line 9 in step"), None);

@@ -24,6 +24,8 @@ pub(super) struct LogLine<'a> {
     pub(super) logger_pid: Option<String>,
     /// The time in its headers; `None` if there is none.
     pub(super) moment: Option<Moment>,
+    /// Whether its level is that of an error.
+    pub(super) is_error: bool,
     /// The rest of the line, its indentation included.
     pub(super) text: Cow<'a, str>,
 }
@@ -38,14 +40,17 @@ macro_rules! level {
     };
 }
 
+/// The levels of errors, and TensorRT-LLM's letter for it.
+const ERRORS: &[&str] = &["ERROR", "CRITICAL", "FATAL", "[E] "];
+
 /// Matches one header before the text and the blank after it: a time, a level, a rank.
 static HEADER: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(concat!(
         r"^(?:",
         // 2026-11-20T14:00:00.123Z, in brackets or not; SGLang puts its ranks into the brackets.
         r"\[?(?P<year>\d{4})[-/](?P<month>\d\d)[-/](?P<day>\d\d)[T ](?P<clock>\d\d:\d\d(?::\d\d)?(?:[.,]\d+)?)(?:Z|[+-]\d\d:?\d\d)?(?P<engine>(?: [A-Z]{2}\d+)+)?\]?[:,]?",
-        // accelerate: 05/01/2026 10:00:00.
-        r"|\[?(?P<amonth>\d\d)/(?P<aday>\d\d)/(?P<ayear>\d{4}) (?P<aclock>\d\d:\d\d:\d\d)\]?",
+        // accelerate: 05/01/2026 10:00:00; TensorRT-LLM: [05/01/2026-10:00:00].
+        r"|\[?(?P<amonth>\d\d)/(?P<aday>\d\d)/(?P<ayear>\d{4})[ -](?P<aclock>\d\d:\d\d:\d\d)\]?",
         // vLLM: INFO 12-02 10:11:02 parallel_state.py:250].
         r"|", level!(), r"\s+(?P<vmonth>\d\d)-(?P<vday>\d\d) (?P<vclock>\d\d:\d\d:\d\d(?:\.\d+)?)(?: \[?[\w./-]+:\d+\])?",
         // syslog and systemd's journal: Oct 02 23:40:00 n7 torchrun[8790]:
@@ -67,11 +72,13 @@ static HEADER: LazyLock<Option<Regex>> = LazyLock::new(|| {
         r"|- [\w.]+ - ", level!(), r" -",
         r"|- ", level!(), r" - [\w.]+ -",
         r"|\|\s*", level!(), r"\s*\|(?: [\w.<>]+:[\w.<>]+:\d+ -| [\w.]+ \|)?",
-        r"|[\[(]?", level!(), r"[\])]?(?::[\w.]*:?)?(?:\s+-|\s*\|)?",
+        r"|[\[(]?", level!(), r"[\])]?(?::[\w.]*:?)?(?:\s+-|\s*\||\s+:)?",
+        // The process and the line of code, `4009 train.py:42 :`.
+        r"|(?:\d{2,8} +)?[\w./-]+\.py:\d+(?: ?[:|-])?",
         // DeepSpeed: [engine.py:1810:_log].
         r"|\[[\w./-]+\.\w+:\d+(?::[\w<>]+)?\]",
-        // axolotl, TorchTitan.
-        r"|\[PID:\d+\]|\[titan\]",
+        // axolotl, TorchTitan, TensorRT-LLM with a letter for the level.
+        r"|\[PID:\d+\]|\[titan\]|\[TRT-LLM\]|\[[IWEFDV]\]",
         r"|\[std(?:out|err)\]|std(?:out|err):",
         r"|-|\|",
         r")(?: |$|(?P<on>\S))"
@@ -128,6 +135,7 @@ impl<'a> LogLine<'a> {
             process: None,
             logger_pid: None,
             moment: None,
+            is_error: false,
             text: Cow::Borrowed(""),
         };
         if let Some(end) = line.take_replica(&text) {
@@ -144,7 +152,11 @@ impl<'a> LogLine<'a> {
             }
             // A header begins with one of these; most lines do not, and a look is cheaper than the pattern.
             let is_one = |byte: &u8| matches!(byte, b'[' | b'(' | b'-' | b'|' | b'0'..=b'9' | b'A'..=b'Z' | b'r' | b's');
-            if !text.as_bytes().first().is_some_and(is_one) {
+            let is_code = || {
+                let beginning = text.get(..48).unwrap_or(&text);
+                line.moment.is_some() && beginning.contains(".py:")
+            };
+            if !text.as_bytes().first().is_some_and(is_one) && !is_code() {
                 break;
             }
             let Some(found) = HEADER.as_ref().and_then(|header| header.captures(&text)) else {
@@ -230,6 +242,8 @@ impl<'a> LogLine<'a> {
             });
         }
         self.moment = self.moment.or_else(|| moment(found));
+        let header = found.get(0).map_or("", |all| all.as_str());
+        self.is_error |= ERRORS.iter().any(|level| header.contains(level));
         let whole = found.get(0).map_or(0, |all| all.end());
         found.name("on").map_or(whole, |on| on.start())
     }

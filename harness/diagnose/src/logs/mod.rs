@@ -12,6 +12,7 @@
 //! | `writers` | pods, containers and hosts, and the ranks that run there |
 //! | `owner` | the rank that wrote a file, by its name |
 //! | `line` | one line: its rank, its time, its text |
+//! | `signature` | the rank that a message begins with |
 //! | `moment` | times at the start of lines |
 //! | `phase` | `Before X`, `After X`, and what X is |
 //! | `arrival` | lines in which a rank names itself as it comes to its world |
@@ -23,6 +24,7 @@
 //! | `process_lines` | lines about processes, by rank once that is known |
 //! | `process_table` | stopped processes that `ps` shows |
 //! | `restart` | whether a launcher has started the job again |
+//! | `deepspeed_launch` | the processes that DeepSpeed's launcher has started |
 //! | `dead_workers` | workers that an engine says have died |
 //! | `process_header` | the process that a line of NCCL or CANN begins with |
 //! | `own_process` | lines in which a rank tells the id of its process |
@@ -68,6 +70,7 @@ mod communicator;
 mod compared_values;
 mod container_exits;
 mod dead_workers;
+mod deepspeed_launch;
 mod dump_contradiction;
 mod dumps;
 mod environment;
@@ -100,6 +103,7 @@ mod rank_log;
 mod recorder_dump;
 mod records;
 mod restart;
+mod signature;
 mod source;
 mod source_logs;
 mod srun;

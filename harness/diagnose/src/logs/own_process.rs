@@ -13,6 +13,12 @@ static RANK: LazyLock<Option<Regex>> = LazyLock::new(|| {
     )
 });
 static PID: LazyLock<Option<Regex>> = LazyLock::new(|| pattern(r"\b(?i:pid)[=: ] ?(\d+)\b"));
+/// A process with the rank in its command line or beside it: of `py-spy dump`, and a row of `ps`.
+static COMMAND: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    pattern(
+        r"^(?:Process (\d+): |(?:\w[\w.-]* +)?(\d{2,8}) +\S).*(?:[\s(]RANK=|\s--(?:global[-_])?rank[= ])(\d+)\b",
+    )
+});
 /// Words before `rank` that make it another number.
 const OTHER: &[&str] = &[
     "local", "node", "group", "machine", "tp", "pp", "dp", "ep", "cp", "role", "remote", "peer",
@@ -41,6 +47,16 @@ pub(super) fn own_pid(text: &str) -> Option<&str> {
     }
     let found = OWN_PID.as_ref()?.captures(text)?;
     found.get(1).map(|pid| pid.as_str())
+}
+
+/// Returns the rank in the command line of a process, and the id of the process; `None` if a line has no such command.
+pub(super) fn process_of_command(text: &str) -> Option<(u32, &str)> {
+    if !(text.contains("RANK=") || text.contains("rank")) {
+        return None;
+    }
+    let found = COMMAND.as_ref()?.captures(text.trim_start())?;
+    let pid = found.get(1).or(found.get(2))?;
+    Some((found[3].parse().ok()?, pid.as_str()))
 }
 
 /// `rank 3/8`, `rank=3 world_size=8`: the rank of the process that writes the line.
@@ -119,6 +135,29 @@ mod tests {
             ("rank 3: workers pid 77, pid 78", None),
         ] {
             assert_eq!(own_process(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_command_of_a_process_has_its_rank() {
+        for (text, expected) in [
+            (
+                "Process 841: /usr/bin/python -u train.py (RANK=3)",
+                Some((3, "841")),
+            ),
+            (
+                "  463 pts/5 Tsl 00:43:11 python train.py --rank 1 --world 3",
+                Some((1, "463")),
+            ),
+            (
+                "root 463 0.1 1.2 python train.py --rank=2",
+                Some((2, "463")),
+            ),
+            ("Process 841: python train.py --local_rank=3", None),
+            ("463 python train.py --node_rank 1", None),
+            ("step 12 of rank 3", None),
+        ] {
+            assert_eq!(process_of_command(text), expected, "{text}");
         }
     }
 

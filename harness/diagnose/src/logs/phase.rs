@@ -60,7 +60,7 @@ impl Nature {
 /// What every line about a phase has.
 static SIGN: LazyLock<Option<Regex>> = LazyLock::new(|| {
     pattern(
-        r"(?i)before|start|begin|enter|call|creat|about|wait|after|finish|end |ends|end\.|leav|left|exit|complet|pass|done|ok|success|succeed|initiali|new_group|\.\.\.|…",
+        r"(?i)before|start|begin|enter|call|creat|about|wait|after|finish|end |ends|end\.|leav|left|exit|complet|pass|done|ok|destroyed|returned|reduce|barrier|gather|broadcast|scatter|success|succeed|initiali|new_group|\.\.\.|…",
     )
 });
 static BEGIN: LazyLock<Option<Regex>> = LazyLock::new(|| {
@@ -75,7 +75,19 @@ static END: LazyLock<Option<Regex>> = LazyLock::new(|| {
 });
 static OVER: LazyLock<Option<Regex>> = LazyLock::new(|| {
     pattern(
-        r"(?i)^\W*(.+?)[\s.…:-]+(?:is |are |was |were |has been |have been )?(?:successfully )?(?:done|finished|completed?|ok|created|initiali[sz]ed|succeeded|passed)(?: successfully)?[.!]*$",
+        r"(?i)^\W*(.+?)[\s.…:-]+(?:is |are |was |were |has been |have been )?(?:successfully )?(?:done|finished|completed?|ok|created|initiali[sz]ed|destroyed|returned|succeeded|passed)(?: successfully)?[.!]*$",
+    )
+});
+/// A collective that a line ends with, behind what led to it: `forward done, grad all-reduce`, `waiting for metadata (barrier)`.
+static LAST: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    pattern(
+        r"(?i)(?:,|->|=>|\() ?((?:(?:in|enter(?:ing)?|wait(?:ing)? (?:for|in|at)|now|then|grad(?:ient)?s?) )*(?:all[-_ ]?reduce|all[-_ ]?gather|reduce[-_ ]?scatter|all[-_ ]?to[-_ ]?all|broadcast|barrier))\)?[ .…]*$",
+    )
+});
+/// `process group destroyed`: the name alone would be that of one that was made.
+static DESTROYED: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    pattern(
+        r"(?i)^\W*(?:the |default )*process[ _]group (?:is |was |has been )?(destroyed|shut down)\b",
     )
 });
 /// A call that makes a group, with its members.
@@ -107,7 +119,7 @@ static NATURES: LazyLock<Option<(RegexSet, Vec<Nature>)>> = LazyLock::new(|| {
             Nature::Init,
         ),
         (
-            r"destroy(?:ing)?[ _](?:the[ _])?process[ _]group",
+            r"(?:destroy(?:ing)?|shut(?:ting)?[ _]down)[ _](?:the[ _])?process[ _]group",
             Nature::Destroy,
         ),
         (
@@ -150,7 +162,9 @@ pub(super) fn mark(text: &str) -> Option<Mark> {
     let brief = |what: &&str| what.split_whitespace().count() <= WORDS;
     let half = HALF.as_ref().and_then(|half| half.captures(text));
     let half = half.and_then(|half| Some((half.get(1)?.as_str(), &half[2] == "begin")));
-    let (edge, phase) = if let Some((phase, begins)) = half {
+    let (edge, phase) = if what(&DESTROYED).is_some() {
+        (Edge::End, "destroy_process_group")
+    } else if let Some((phase, begins)) = half {
         (if begins { Edge::Begin } else { Edge::End }, phase)
     } else if let Some(phase) = what(&BEGIN) {
         // `Starting X ... done`, in one line.
@@ -162,6 +176,8 @@ pub(super) fn mark(text: &str) -> Option<Mark> {
         (Edge::End, phase)
     } else if let Some(phase) = over(text).filter(brief) {
         (Edge::End, phase)
+    } else if let Some(phase) = what(&LAST).filter(|_| !text.starts_with("File ")) {
+        (Edge::Begin, phase)
     } else if let Some(phase) = what(&UNDERWAY).filter(brief) {
         (Edge::Begin, phase)
     } else if let Some(phase) = what(&CALL) {

@@ -49,6 +49,8 @@ pub(super) struct RankLog {
     pub(super) step: Option<String>,
     /// Whether it says that it has finished what it was started for.
     pub(super) is_finished: bool,
+    /// Whether it says that it has found a hang.
+    pub(super) has_found_hang: bool,
     /// Whether a stack that was printed shows where it is.
     pub(super) has_call_stack: bool,
     /// Whether a part of it was not kept.
@@ -101,7 +103,7 @@ static ENDING: LazyLock<Option<Regex>> = LazyLock::new(|| {
 });
 static FINISHED: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(
-        r"(?i)^\W*(?:training|finetuning|fine-tuning|job|run|evaluation|everything|all)(?: is| has| was)? ?(?:done|complete[d]?|finished|over)\b|\bexit_?code[=:] ?0\b|\ball (?:epochs|steps|iterations) (?:are )?(?:done|finished|completed?)\b|Trainer\.fit` stopped|Application startup complete|ready to roll",
+        r"(?i)^\W*(?:training|finetuning|fine-tuning|job|run|evaluation|everything|all)(?: is| has| was)? ?(?:done|complete[d]?|finished|over)\b|\bexit(?:ed)?(?: with)?[ _]?(?:code|status)[=: ]+0\b|^\W*(?:process |rank |worker )?(?:exit|exited|finished)(?:,? exit| 0| cleanly| normally)?\W*$|\bmain\(\) returned\b|\ball (?:epochs|steps|iterations) (?:are )?(?:done|finished|completed?)\b|Trainer\.fit` stopped|Application startup complete|ready to roll",
     )
     .ok()
 });
@@ -123,6 +125,7 @@ impl RankLog {
         if let Some(node) = own_node(text) {
             self.node = Some(node.to_owned());
         }
+        self.has_found_hang |= text.starts_with("Hang detected");
         if text.contains("Received 15 death signal") {
             self.told_to_stop = self.told_to_stop.or(self.last);
         }
@@ -352,6 +355,7 @@ impl RankLog {
             self.last = other.last;
         }
         self.has_call_stack |= other.has_call_stack;
+        self.has_found_hang |= other.has_found_hang;
         self.is_cut |= other.is_cut;
         self.is_torn |= other.is_torn;
     }

@@ -54,13 +54,14 @@ impl SourceLogs {
             for part in parts(raw) {
                 let mut line = LogLine::read(part);
                 line.rank = origin.rank.or(label).or(line.rank);
+                survey.sign_by_message(&mut line, owner);
                 match origin.writer {
                     Some(writer) => survey.sign(&mut line, writer),
                     None => tracebacks.attribute(&mut line),
                 }
                 let told = line.logger_pid.as_ref();
                 line.rank = line.rank.or_else(|| survey.told_rank(told?));
-                stacks.read(&line.text, line.rank, |pid| {
+                stacks.read(&line.text, line.rank, owner, |pid| {
                     survey.rank_of(pid).or_else(|| rank_of(pid))
                 });
                 // An engine that is one of several numbers its own workers from 0.

@@ -1,5 +1,6 @@
 //! Reads a source for the first time: which ranks its lines are of, and what the numbers are that its lines begin with.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::ControlFlow;
@@ -7,12 +8,15 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
+use super::arrival::arrival;
 use super::collector::Collector;
 use super::communicator::Communicator;
+use super::deepspeed_launch::DeepSpeedLaunch;
 use super::environment::Environment;
 use super::line::{LogLine, may_name_a_rank, parts};
-use super::own_process::{own_pid, own_process, rank_of_world};
+use super::own_process::{own_pid, own_process, process_of_command, rank_of_world};
 use super::recorder_dump::{self, Dump};
+use super::signature::{Signatures, signature};
 use super::source::Source;
 use super::writers::Writers;
 
@@ -39,6 +43,12 @@ pub(super) struct Survey {
     pub(super) numbers: Numbers,
     /// The values of `RANK` that lines without a rank of their own print.
     pub(super) printed: BTreeSet<u32>,
+    /// The processes that DeepSpeed's launchers have started.
+    deepspeed_launch: DeepSpeedLaunch,
+    /// The ranks that messages begin with where no header names one.
+    signatures: Signatures,
+    /// Whether the rank that a message begins with is the one that wrote it.
+    pub(super) is_signed: bool,
     /// The dump of a flight recorder, or what is wrong with it.
     pub(super) dump: Option<Result<Dump, String>>,
 }
@@ -61,8 +71,9 @@ static LABEL: LazyLock<Option<Regex>> =
 /// The id of a process.
 static PID: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"\b(?i:pid)[=: ] ?(\d+)\b").ok());
-/// Lines that have to begin so before numbers are taken for ranks or lines.
+/// Lines of tasks that have to begin so before numbers are taken for ranks or lines, or the share of all lines in percent.
 const LABELS: usize = 5;
+const SHARE: usize = 85;
 /// What lines of a launcher itself begin with, between those of its ranks.
 const LAUNCHERS: &[&str] = &["srun:", "slurmstepd:", "salloc:", "mpirun:", "mpiexec:"];
 /// Lines that are looked at for that.
@@ -95,6 +106,9 @@ impl Survey {
             ControlFlow::Continue(())
         })?;
         survey.writers.close();
+        for (pid, rank) in survey.deepspeed_launch.processes() {
+            survey.pids.entry(pid.to_owned()).or_default().insert(rank);
+        }
         survey.name_processes(&world_ranks(&survey.communicators));
         // Numbers that could be a rank's are none where lines or the file say another.
         if survey.numbers == Numbers::Ranks && has_owner {
@@ -104,6 +118,12 @@ impl Survey {
                 survey.read(raw);
                 ControlFlow::Continue(())
             })?;
+        }
+        if !survey.is_torchruns && !has_owner {
+            let signing = survey.signatures.ranks(!survey.ranks.is_empty());
+            let signing: Vec<u32> = signing.collect();
+            survey.is_signed = !signing.is_empty();
+            survey.ranks.extend(signing);
         }
         Ok(survey)
     }
@@ -115,6 +135,8 @@ impl Survey {
         if let Some(writer) = origin.writer {
             self.writers.read(writer, None, None);
         }
+        self.deepspeed_launch
+            .read(origin.writer.unwrap_or_default(), raw);
         if raw.contains("RANK") {
             let mut environment = Environment::default();
             environment.read(raw);
@@ -127,7 +149,7 @@ impl Survey {
                 self.pids.entry(pid[1].to_owned()).or_default().insert(rank);
             }
         }
-        if let Some((rank, pid)) = own_process(raw) {
+        if let Some((rank, pid)) = own_process(raw).or_else(|| process_of_command(raw)) {
             self.pids.entry(pid.to_owned()).or_default().insert(rank);
         }
         if !may_name_a_rank(raw) {
@@ -137,8 +159,14 @@ impl Survey {
             let line = LogLine::read(part);
             self.ranks.extend(line.rank);
             self.note_process(&line);
+            let mut signed = None;
+            if line.rank.is_none() && line.local_rank.is_none() && line.process.is_none() {
+                self.signatures.read(&line.text);
+                signed = signature(&line.text).map(|(rank, _)| rank);
+            }
             if let Some(writer) = origin.writer {
-                self.writers.read(writer, line.rank, line.local_rank);
+                let rank = line.rank.or(signed);
+                self.writers.read(writer, rank, line.local_rank);
             }
             if let Some(local) = line.local_rank {
                 self.is_torchruns = true;
@@ -203,6 +231,22 @@ impl Survey {
         if line.rank.is_none() && line.process.is_none() {
             let local = line.local_rank.take();
             line.rank = self.writers.rank(writer, local);
+        }
+    }
+
+    /// Takes off a line the rank that its message begins with: that of the line's writer, or of a line that no header signs.
+    pub(super) fn sign_by_message(&self, line: &mut LogLine<'_>, owner: Option<u32>) {
+        let Some((rank, end)) = signature(&line.text) else {
+            return;
+        };
+        match line.rank.or(owner) {
+            None if self.is_signed && line.process.is_none() => line.rank = Some(rank),
+            Some(writer) if writer == rank => {}
+            _ => return,
+        }
+        let is_arrival = arrival(&line.text, Some(rank)).is_some();
+        if !is_arrival {
+            line.text = Cow::Owned(line.text[end..].to_owned());
         }
     }
 
@@ -278,34 +322,37 @@ impl Numbers {
     }
 }
 
-/// Decides what the numbers are with which the lines of a source begin. Those that rise with every line are numbers of lines. What a
-/// batch script writes before its tasks do has none.
+/// Decides what the numbers are with which the lines of a source begin. Those that rise with every line are numbers of lines. Some
+/// lines may have none: what a batch script and a launcher write, and what a task writes in one piece.
 fn numbers(source: &Source) -> io::Result<Numbers> {
     let mut found: Vec<u32> = Vec::new();
-    let mut is_all = true;
-    let (mut seen, mut skipped, mut in_brackets) = (0, 0, false);
-    let mut is_batch = false;
+    let (mut seen, mut in_brackets) = (0, false);
+    let (mut is_batch, mut skipped) = (false, 0);
+    // Whether the first lines of the tasks all have labels.
+    let mut is_labelled = true;
     source.each_line(|raw| {
         let is_launchers = LAUNCHERS.iter().any(|name| raw.starts_with(name));
         // A shell with `set -x` writes its commands so.
         is_batch |= is_launchers || raw.contains("SLURM_") || raw.starts_with("+ ");
         let label = LABEL.as_ref().and_then(|label| label.captures(raw));
-        if is_batch && found.is_empty() && label.is_none() {
-            skipped += 1;
+        if label.is_none() && found.is_empty() {
+            skipped += usize::from(!raw.trim().is_empty() && !is_launchers);
         } else if !raw.trim().is_empty() && !is_launchers {
             seen += 1;
             in_brackets |= label.as_ref().is_some_and(|label| label.get(2).is_some());
             let number: Option<u32> =
                 label.and_then(|label| label.get(1).or(label.get(2))?.as_str().parse().ok());
             found.extend(number);
-            is_all &= number.is_some() || seen > LABELS;
+            is_labelled &= number.is_some() || seen > LABELS;
         }
-        match seen + skipped < LOOK && is_all {
+        match seen + skipped < LOOK {
             true => ControlFlow::Continue(()),
             false => ControlFlow::Break(()),
         }
     })?;
-    if !is_all || found.is_empty() {
+    is_labelled &= skipped == 0 || is_batch;
+    let is_share = found.len() > LABELS && found.len() * 100 >= (seen + skipped) * SHARE;
+    if found.is_empty() || !(is_labelled || is_share) {
         return Ok(Numbers::None);
     }
     let rises = found.len() > 2 && found.windows(2).all(|pair| pair[0] < pair[1]);

@@ -1,13 +1,19 @@
-//! Attributes the lines of a traceback that a logger has written in one piece: only the first has the headers.
+//! Attributes the lines of a traceback that a logger has written in one piece: only the first has the headers, or the message of an
+//! error before it.
 
 use super::line::LogLine;
 
 /// The traceback that the lines are of.
 #[derive(Clone, Debug, Default)]
 pub(super) struct TracebackLines {
-    /// Who has written its first line; `None` if the lines are of no such traceback.
+    /// The rank and the process that have written its first line; `None` if the lines are of no such traceback.
     writer: Option<(Option<u32>, Option<String>)>,
+    /// Whether the line before was the message of an error: a traceback may follow, and nothing else of the same writer.
+    may_begin: bool,
 }
+
+/// What stands in the first line of the stack that TensorRT-LLM's detector of hangs writes, at its end.
+pub(super) const STACK: &str = " stack trace:";
 
 /// What stands in the first line, at its end.
 pub(super) const FIRST: &str = "Traceback (most recent call last):";
@@ -20,10 +26,15 @@ impl TracebackLines {
             || line.process.is_some()
             || line.local_rank.is_some();
         if has_headers {
-            let is_first =
-                line.text.ends_with(FIRST) && (line.rank.is_some() || line.process.is_some());
-            self.writer = is_first.then(|| (line.rank, line.process.clone()));
+            let is_first = line.text.ends_with(FIRST) || line.text.ends_with(STACK);
+            let is_signed = line.rank.is_some() || line.process.is_some();
+            self.may_begin = line.is_error && !is_first;
+            self.writer = ((is_first || self.may_begin) && is_signed)
+                .then(|| (line.rank, line.process.clone()));
             return;
+        }
+        if std::mem::take(&mut self.may_begin) && !line.text.starts_with(FIRST) {
+            self.writer = None;
         }
         let Some((rank, process)) = &self.writer else {
             return;
@@ -61,5 +72,19 @@ mod tests {
         assert_eq!(rank("KeyError: 2"), None);
         assert_eq!(rank("[Rank 2] x"), Some(2));
         assert_eq!(rank("  y"), None);
+        // What follows the message of an error is of its writer if it is a traceback.
+        assert_eq!(
+            rank("2026-01-02 10:00:00 | ERROR | Rank 3 | save failed"),
+            Some(3)
+        );
+        assert_eq!(rank("Traceback (most recent call last):"), Some(3));
+        assert_eq!(rank("  File \"a.py\", line 7, in save"), Some(3));
+        assert_eq!(rank("OSError: full"), Some(3));
+        assert_eq!(
+            rank("2026-01-02 10:00:00 | ERROR | Rank 3 | save failed"),
+            Some(3)
+        );
+        assert_eq!(rank("saving again"), None);
+        assert_eq!(rank("Traceback (most recent call last):"), None);
     }
 }
