@@ -150,10 +150,11 @@ impl Job {
     /// otherwise `None`.
     pub(super) fn ended(&self, rank: u32) -> Option<String> {
         let code = *self.lines.launcher.exits.get(&rank)?;
-        let says_why = self
-            .ranks
-            .get(&rank)
-            .is_some_and(|logged| logged.log.final_errors().next().is_some());
+        let says_why = self.lines.launcher.shows_effect(rank)
+            || self
+                .ranks
+                .get(&rank)
+                .is_some_and(|logged| logged.log.final_errors().next().is_some());
         (is_killed_by_signal(code) || (code > 0 && !says_why)).then(|| ending(code))
     }
 

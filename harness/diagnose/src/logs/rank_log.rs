@@ -14,6 +14,7 @@ use super::line::LogLine;
 use super::moment::Moment;
 use super::node_failures::own_node;
 use super::phase::{Edge, Mark, Nature, mark};
+use super::restart::Kept;
 use super::watchdog::Watchdog;
 use crate::{ErrorCause, error_cause};
 
@@ -59,8 +60,8 @@ pub(super) struct RankLog {
     faulthandler: Faulthandler,
     /// Whether the line before ended an error.
     is_after_error: bool,
-    /// What ended it before its launcher said that a start of the job has failed.
-    earlier: Option<Box<Attempt>>,
+    /// What ended it each time before its launcher said that a start of the job has failed.
+    earlier: Vec<Attempt>,
 }
 
 /// How one start of a rank ended.
@@ -175,20 +176,31 @@ impl RankLog {
 
     /// Puts aside how this start of the rank has ended: the launcher says that the job has failed, and may start it again.
     pub(super) fn end_attempt(&mut self) {
-        self.keep_attempt();
-        self.earlier = Some(Box::new(Attempt {
+        self.earlier.push(Attempt {
             errors: std::mem::take(&mut self.errors),
             place: self.place.take(),
             watchdog: std::mem::take(&mut self.watchdog),
             failed: self.failed.take(),
-        }));
+        });
     }
 
-    /// Takes back what [`Self::end_attempt`] has put aside: the job was not started again.
-    pub(super) fn keep_attempt(&mut self) {
-        let Some(earlier) = self.earlier.take() else {
-            return;
+    /// Takes back what [`Self::end_attempt`] has put aside of the starts that count.
+    pub(super) fn keep_attempts(&mut self, kept: Kept) {
+        let all = std::mem::take(&mut self.earlier);
+        let from = match kept {
+            Kept::All => 0,
+            // Each host's launcher has said it of each start.
+            Kept::Last(starts) => all.len() - all.len().div_ceil(starts),
+            Kept::None => all.len(),
         };
+        all.into_iter()
+            .skip(from)
+            .rev()
+            .for_each(|attempt| self.keep(attempt));
+    }
+
+    /// Takes back how an earlier start ended.
+    fn keep(&mut self, earlier: Attempt) {
         let later = std::mem::replace(&mut self.errors, earlier.errors);
         self.errors.extend(later);
         self.place = self.place.take().or(earlier.place);

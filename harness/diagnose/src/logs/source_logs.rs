@@ -12,7 +12,7 @@ use super::line::{LogLine, RANKS, parts};
 use super::phase::Mark;
 use super::process_lines::ProcessLines;
 use super::rank_log::RankLog;
-use super::restart::Restart;
+use super::restart::{Kept, Restart};
 use super::source::Source;
 use super::srun::tasks_end;
 use super::survey::{Numbers, Survey};
@@ -100,13 +100,11 @@ impl SourceLogs {
             .values_mut()
             .chain([&mut source_logs.stray])
         {
-            if !source_logs.restart.is_one() {
-                log.keep_attempt();
-            }
+            log.keep_attempts(source_logs.restart.kept());
             log.close();
         }
         let earlier = std::mem::take(&mut source_logs.earlier_dead);
-        if !source_logs.restart.is_one() {
+        if source_logs.restart.kept() == Kept::All {
             source_logs.lines.dead_workers.lines.merge(earlier);
         }
         source_logs
