@@ -98,6 +98,11 @@ impl Job {
         let size = announced.chain(counted).chain(joined).chain(members).max();
         let last = latest(rank_logs.values().filter_map(|log| log.last));
         let ranks = logged(rank_logs);
+        let has_finished =
+            |logged: &Logged| logged.log.is_finished && logged.log.final_errors().next().is_none();
+        lines
+            .accusations
+            .withdraw(|rank| ranks.get(&rank).is_some_and(has_finished));
         let job = Self {
             ranks,
             size,

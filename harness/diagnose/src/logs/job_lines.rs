@@ -45,7 +45,7 @@ impl JobLines {
     /// there.
     pub(super) fn read(&mut self, text: &str, rank: Option<u32>) {
         self.launcher.read(text);
-        self.accusations.read(text);
+        self.accusations.read(text, rank);
         self.counts.read(text);
         self.node_failures.read(text);
         self.process_table.read(text);
@@ -53,6 +53,10 @@ impl JobLines {
         self.stalled_tensors.read(text);
         self.lagging_ranks.read(text, rank);
         self.pod_ends.read(text);
+    /// Notes that a rank has written of a step.
+    pub(super) fn step(&mut self, rank: u32) {
+        self.accusations.step(rank);
+        self.stalled_tensors.step();
     }
 
     /// Adds what another source says.

@@ -128,7 +128,7 @@ impl SourceLogs {
 
     fn read(&mut self, line: &LogLine<'_>, survey: &Survey, owner: Option<u32>) {
         let text = &*line.text;
-        self.lines.read(text, line.rank);
+        self.lines.read(text, line.rank.or(owner));
         if self.restart.read(text) {
             self.rank_logs.values_mut().for_each(RankLog::end_attempt);
             let dead = std::mem::take(&mut self.lines.dead_workers);
@@ -170,7 +170,7 @@ impl SourceLogs {
                 let is_step = self.rank_logs.entry(rank).or_default().read(line);
                 if is_step {
                     self.restart.step();
-                    self.lines.stalled_tensors.step();
+                    self.lines.step(rank);
                 }
             }
             None => {
