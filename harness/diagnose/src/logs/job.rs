@@ -151,6 +151,13 @@ impl Job {
         absent.map(Rank).collect()
     }
 
+    /// Returns true if every rank is said to have ended with exit code 0.
+    pub(super) fn has_ended_well(&self) -> bool {
+        let exits = &self.lines.launcher.exits;
+        let mut all = 0..self.least_size();
+        !exits.is_empty() && all.all(|rank| exits.get(&rank) == Some(&0))
+    }
+
     /// Describes how a rank's process ended, if [`is_killed_by_signal`], or if it failed without an error in its log;
     /// otherwise `None`.
     pub(super) fn ended(&self, rank: u32) -> Option<String> {

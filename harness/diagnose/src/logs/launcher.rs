@@ -105,7 +105,7 @@ impl Launcher {
         let mut has_failed = false;
         for TasksEnd { tasks, code } in std::mem::take(&mut self.tasks) {
             let is_fault = code < 0 && code != -9;
-            let is_own = is_fault || (!has_failed && tasks.len() * 2 < all);
+            let is_own = code == 0 || is_fault || (!has_failed && tasks.len() * 2 < all);
             has_failed |= code != 0;
             for task in tasks {
                 self.exits

@@ -43,7 +43,7 @@ pub(super) fn verdict(job: &Job) -> Option<Diagnosis> {
         job,
         evidence: &evidence,
     };
-    if !rules.is_troubled() {
+    if job.has_ended_well() || !rules.is_troubled() {
         return None;
     }
     let by_rules = diagnose(&evidence);
