@@ -70,7 +70,9 @@ impl Job {
             rank_logs.entry(*rank).or_default();
         }
         let makes_steps = has_processes && stray.step.is_some() && stray.errors.is_empty();
-        if rank_logs.is_empty() && lines.accusations.absent.is_empty() && !makes_steps {
+        let is_told =
+            !lines.accusations.absent.is_empty() || !lines.lagging_ranks.reports.is_empty();
+        if rank_logs.is_empty() && !is_told && !makes_steps {
             return Err(LogError::NoRank);
         }
         if by_order {

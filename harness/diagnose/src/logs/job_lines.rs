@@ -53,6 +53,14 @@ impl JobLines {
         self.stalled_tensors.read(text);
         self.lagging_ranks.read(text, rank);
         self.pod_ends.read(text);
+    }
+
+    /// Ends the reading of a source: no more lines come.
+    pub(super) fn close(&mut self) {
+        self.launcher.close();
+        self.lagging_ranks.close();
+    }
+
     /// Notes that a rank has written of a step.
     pub(super) fn step(&mut self, rank: u32) {
         self.accusations.step(rank);

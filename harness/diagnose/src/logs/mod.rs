@@ -35,6 +35,7 @@
 //! | `compared_values` | errors in which ranks compare what they have |
 //! | `stalled_tensors` | tensors that Horovod says ranks have not submitted |
 //! | `lagging_ranks` | ranks that torch's own reports say have not joined a collective |
+//! | `operation_counts` | how many operations NCCL's RAS says that ranks have launched |
 //! | `watchdog` | the numbers in the lines of NCCL's watchdog |
 //! | `recorder_dump`, `pickle` | dumps of flight recorders |
 //! | `dumps` | those of a job that runs |
@@ -85,6 +86,7 @@ mod logged;
 mod moment;
 mod node_failures;
 mod not_known;
+mod operation_counts;
 mod own_process;
 mod owner;
 mod pattern;

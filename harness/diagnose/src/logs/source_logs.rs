@@ -86,7 +86,7 @@ impl SourceLogs {
             source_logs.rank_logs.entry(owner).or_default().is_torn = is_torn;
         }
         source_logs.has_processes = !survey.processes.is_empty();
-        source_logs.lines.launcher.close();
+        source_logs.lines.close();
         source_logs.end_containers(survey);
         let pods = survey.writers.names();
         source_logs.lines.pods = pods

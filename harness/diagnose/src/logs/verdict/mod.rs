@@ -152,6 +152,7 @@ impl Rules<'_> {
             || self.teardown().is_some()
             || self.traced().is_some()
             || self.stalled().is_some()
+            || self.lagging().is_some()
             || self.stopped_processes().is_some()
             || !self.job.lines.dead_workers.lines.ranks.is_empty()
             || (raised() && !self.is_over())
