@@ -27,6 +27,7 @@
 //! | `process_header` | the process that a line of NCCL or CANN begins with |
 //! | `own_process` | lines in which a rank tells the id of its process |
 //! | `traceback_lines` | the lines of a traceback of which only the first has headers |
+//! | `connection` | whether a rank has come to the store of its rendezvous |
 //! | `container_exits` | how containers ended |
 //! | `pod_ends` | pods that a cluster has ended |
 //! | `communicator` | the ranks that processes have in NCCL's communicators |
@@ -67,6 +68,7 @@ mod collective_trace;
 mod collector;
 mod communicator;
 mod compared_values;
+mod connection;
 mod container_exits;
 mod dead_workers;
 mod dump_contradiction;

@@ -6,6 +6,7 @@ use regex::Regex;
 
 use super::arrival::Arrival;
 use super::collective_trace::CollectiveTrace;
+use super::connection::Connection;
 use super::environment::Environment;
 use super::failure::{Failures, TracebackEnd, says_that_it_goes_on};
 use super::faulthandler::Faulthandler;
@@ -37,6 +38,7 @@ pub(super) struct RankLog {
     /// Where the last traceback ends, and the number of marks before it.
     pub(super) place: Option<(TracebackEnd, usize)>,
     pub(super) environment: Environment,
+    pub(super) connection: Connection,
     pub(super) watchdog: Watchdog,
     pub(super) collective_trace: CollectiveTrace,
     pub(super) group_members: GroupMembers,
@@ -118,6 +120,7 @@ impl RankLog {
             return false;
         }
         self.environment.read(text);
+        self.connection.read(text);
         self.watchdog.read(text);
         self.collective_trace.read(text);
         self.group_members.read(text);
@@ -343,7 +346,9 @@ impl RankLog {
             port: environment.port.or(self.environment.port),
             world_size: environment.world_size.or(self.environment.world_size),
             rank: environment.rank.or(self.environment.rank),
+            url: environment.url.or(self.environment.url.take()),
         };
+        self.connection.merge(other.connection);
         self.node = other.node.or(self.node.take());
         self.group_members.merge(other.group_members);
         if other.collective_trace.size() > self.collective_trace.size() {

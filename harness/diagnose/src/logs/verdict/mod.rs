@@ -18,6 +18,7 @@ mod stuck;
 mod teardown;
 mod told;
 mod traced;
+mod unconnected;
 mod unique_id;
 mod without_error;
 mod works;
@@ -59,6 +60,7 @@ pub(super) fn verdict(job: &Job) -> Option<Diagnosis> {
         .or_else(|| rules.compared())
         .or_else(|| rules.named_by_barrier())
         .or_else(|| rules.stalled())
+        .or_else(|| rules.unconnected(&by_rules))
         .or_else(|| rules.counted())
         .or_else(|| rules.recorded())
         .or_else(|| rules.lagging())
