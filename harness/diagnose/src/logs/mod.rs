@@ -32,6 +32,7 @@
 //! | `pod_ends` | pods that a cluster has ended |
 //! | `communicator` | the ranks that processes have in NCCL's communicators |
 //! | `collective_trace` | the collectives that NCCL writes down as they are called |
+//! | `group_creations` | the groups that a rank creates, in their order |
 //! | `group_members` | the members that a rank says its groups have |
 //! | `compared_values` | errors in which ranks compare what they have |
 //! | `stalled_tensors` | tensors that Horovod says ranks have not submitted |
@@ -76,6 +77,7 @@ mod dumps;
 mod environment;
 mod failure;
 mod faulthandler;
+mod group_creations;
 mod group_members;
 mod job;
 mod job_evidence;

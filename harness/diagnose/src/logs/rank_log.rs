@@ -10,6 +10,7 @@ use super::connection::Connection;
 use super::environment::Environment;
 use super::failure::{Failures, TracebackEnd, says_that_it_goes_on};
 use super::faulthandler::Faulthandler;
+use super::group_creations::GroupCreations;
 use super::group_members::GroupMembers;
 use super::line::LogLine;
 use super::moment::Moment;
@@ -42,6 +43,7 @@ pub(super) struct RankLog {
     pub(super) watchdog: Watchdog,
     pub(super) collective_trace: CollectiveTrace,
     pub(super) group_members: GroupMembers,
+    pub(super) group_creations: GroupCreations,
     /// The node that it says it runs on; `None` if it says nothing of it.
     pub(super) node: Option<String>,
     /// The files that have lines of it.
@@ -124,6 +126,7 @@ impl RankLog {
         self.watchdog.read(text);
         self.collective_trace.read(text);
         self.group_members.read(text);
+        self.group_creations.read(text);
         if let Some(node) = own_node(text) {
             self.node = Some(node.to_owned());
         }
@@ -351,6 +354,7 @@ impl RankLog {
         self.connection.merge(other.connection);
         self.node = other.node.or(self.node.take());
         self.group_members.merge(other.group_members);
+        self.group_creations.merge(other.group_creations);
         if other.collective_trace.size() > self.collective_trace.size() {
             self.collective_trace = other.collective_trace;
         }

@@ -6,6 +6,7 @@ mod compared;
 mod counted;
 mod evicted;
 mod failure_table;
+mod group_creations;
 mod group_members;
 mod lagging;
 mod node;
@@ -74,6 +75,8 @@ pub(super) fn verdict(job: &Job) -> Option<Diagnosis> {
         .or_else(|| rules.unresponsive())
         .or_else(|| rules.silent())
         .or_else(|| rules.teardown())
+        .or_else(|| rules.group_creations())
+        .or_else(|| rules.group_numbers())
         .or_else(|| rules.group_members())
         .or_else(|| rules.communicator_sizes())
         .or_else(|| rules.about_others())
