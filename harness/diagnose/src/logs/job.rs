@@ -132,6 +132,7 @@ impl Job {
             && self.lines.dead_workers.lines.ranks.is_empty()
             && self.lines.process_table.lines.ranks.is_empty()
             && self.lines.stalled_tensors.missing.is_empty()
+            && self.lines.bootstrap.is_well()
             && self.lines.lagging_ranks.reports.is_empty()
             && !self.ranks.is_empty()
             && !self.ranks.values().any(says)

@@ -34,6 +34,8 @@
 //! | `collective_trace` | the collectives that NCCL writes down as they are called |
 //! | `group_creations` | the groups that a rank creates, in their order |
 //! | `group_members` | the members that a rank says its groups have |
+//! | `bootstrap` | what NCCL says of ranks that check in |
+//! | `rank_claims` | the ranks that processes claim to be |
 //! | `compared_values` | errors in which ranks compare what they have |
 //! | `stalled_tensors` | tensors that Horovod says ranks have not submitted |
 //! | `lagging_ranks` | ranks that torch's own reports say have not joined a collective |
@@ -64,6 +66,7 @@
 
 mod arrival;
 mod behind;
+mod bootstrap;
 mod call_stacks;
 mod collective_trace;
 mod collector;
@@ -101,6 +104,7 @@ mod pod_ends;
 mod process_header;
 mod process_lines;
 mod process_table;
+mod rank_claims;
 mod rank_list;
 mod rank_log;
 mod recorder_dump;

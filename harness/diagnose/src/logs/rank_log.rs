@@ -168,6 +168,7 @@ impl RankLog {
     /// Reads a line that tells how far a rank has come in the rendezvous.
     pub(super) fn arrive(&mut self, line: &LogLine<'_>, arrival: &Arrival) {
         self.environment.world_size = arrival.world_size.or(self.environment.world_size);
+        self.environment.rank = arrival.claimed.or(self.environment.rank);
         self.last = line.moment.or(self.last);
         // The same is said again and again while it waits.
         let is_new = self

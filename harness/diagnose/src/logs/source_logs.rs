@@ -144,7 +144,7 @@ impl SourceLogs {
         if text.starts_with("All distributed processes registered") {
             self.rank_logs.values_mut().for_each(RankLog::meet);
         }
-        if let Some(arrival) = arrival(text, line.rank.or(owner)) {
+        if let Some(arrival) = arrival(text, line.rank, owner) {
             let log = self.rank_logs.entry(arrival.rank).or_default();
             log.arrive(line, &arrival);
             if let Some(counted) = arrival.counted {

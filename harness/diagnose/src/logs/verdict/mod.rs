@@ -2,6 +2,7 @@
 //! likely.
 
 mod by_rules;
+mod claims;
 mod compared;
 mod counted;
 mod evicted;
@@ -57,6 +58,8 @@ pub(super) fn verdict(job: &Job) -> Option<Diagnosis> {
         .or_else(|| rules.evicted())
         .or_else(|| rules.port_in_use())
         .or_else(|| Some(by_rules.clone()).filter(says_itself))
+        .or_else(|| rules.claimed_twice(&by_rules))
+        .or_else(|| rules.claimed_sizes())
         .or_else(|| rules.fingerprints())
         .or_else(|| rules.compared())
         .or_else(|| rules.named_by_barrier())
@@ -154,6 +157,7 @@ impl Rules<'_> {
             || timed_out()
             || ended()
             || accused()
+            || !self.job.lines.bootstrap.is_well()
             || self.teardown().is_some()
             || self.traced().is_some()
             || self.stalled().is_some()
