@@ -93,7 +93,7 @@ pub(super) struct LoggedError {
 
 static STEP: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(
-        r"(?i)\b(?:epoch|ep|step|iter|it|itr|iteration|batch|round)s?\b[ :=#\[]*\d+(?:/\d+)?",
+        r"(?i)\b(?:epoch|ep|step|iter|it|itr|iteration|batch|round)s?(?:\b|\((?:train|val|test)\))[ :=#\[]*\d+(?:/\d+)?",
     )
     .ok()
 });

@@ -77,6 +77,7 @@ pub(super) fn verdict(job: &Job) -> Option<Diagnosis> {
         .or_else(|| rules.ended_first())
         .or_else(|| rules.unresponsive())
         .or_else(|| rules.silent())
+        .or_else(|| rules.unsigned())
         .or_else(|| rules.teardown())
         .or_else(|| rules.group_creations())
         .or_else(|| rules.group_numbers())
