@@ -123,6 +123,7 @@ impl Job {
             !logged.begun.is_empty()
                 || !log.errors.is_empty()
                 || !log.watchdog.groups.is_empty()
+                || log.message_timeouts.peer.is_some()
                 || !log.collective_trace.calls.is_empty()
                 || log.is_finished
         };

@@ -40,6 +40,7 @@
 //! | `stalled_tensors` | tensors that Horovod says ranks have not submitted |
 //! | `lagging_ranks` | ranks that torch's own reports say have not joined a collective |
 //! | `operation_counts` | how many operations NCCL's RAS says that ranks have launched |
+//! | `message_timeouts` | the messages that a rank says have timed out |
 //! | `watchdog` | the numbers in the lines of NCCL's watchdog |
 //! | `recorder_dump`, `pickle` | dumps of flight recorders |
 //! | `dumps` | those of a job that runs |
@@ -90,6 +91,7 @@ mod lagging_ranks;
 mod launcher;
 mod line;
 mod logged;
+mod message_timeouts;
 mod moment;
 mod node_failures;
 mod not_known;

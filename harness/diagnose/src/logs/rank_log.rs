@@ -13,6 +13,7 @@ use super::faulthandler::Faulthandler;
 use super::group_creations::GroupCreations;
 use super::group_members::GroupMembers;
 use super::line::LogLine;
+use super::message_timeouts::MessageTimeouts;
 use super::moment::Moment;
 use super::node_failures::own_node;
 use super::phase::{Edge, Mark, Nature, mark};
@@ -43,6 +44,7 @@ pub(super) struct RankLog {
     pub(super) watchdog: Watchdog,
     pub(super) collective_trace: CollectiveTrace,
     pub(super) group_members: GroupMembers,
+    pub(super) message_timeouts: MessageTimeouts,
     pub(super) group_creations: GroupCreations,
     /// The node that it says it runs on; `None` if it says nothing of it.
     pub(super) node: Option<String>,
@@ -126,6 +128,7 @@ impl RankLog {
         self.watchdog.read(text);
         self.collective_trace.read(text);
         self.group_members.read(text);
+        self.message_timeouts.read(text);
         self.group_creations.read(text);
         if let Some(node) = own_node(text) {
             self.node = Some(node.to_owned());
@@ -271,6 +274,7 @@ impl RankLog {
     /// Drops errors that the rank has caught, since it makes another step. What ends a process stays: a buffer may hold the lines
     /// of earlier steps until then.
     fn go_on(&mut self) {
+        self.message_timeouts = MessageTimeouts::default();
         let before = self.errors.len();
         self.errors.retain(|error| error.is_fatal);
         if self.errors.len() < before {
@@ -355,6 +359,7 @@ impl RankLog {
         self.connection.merge(other.connection);
         self.node = other.node.or(self.node.take());
         self.group_members.merge(other.group_members);
+        self.message_timeouts.merge(other.message_timeouts);
         self.group_creations.merge(other.group_creations);
         if other.collective_trace.size() > self.collective_trace.size() {
             self.collective_trace = other.collective_trace;

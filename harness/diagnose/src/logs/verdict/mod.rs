@@ -10,6 +10,7 @@ mod failure_table;
 mod group_creations;
 mod group_members;
 mod lagging;
+mod message_timeouts;
 mod node;
 mod places;
 mod process_table;
@@ -76,6 +77,7 @@ pub(super) fn verdict(job: &Job) -> Option<Diagnosis> {
         .or_else(|| rules.left())
         .or_else(|| rules.ended_first())
         .or_else(|| rules.unresponsive())
+        .or_else(|| rules.message_timeouts())
         .or_else(|| rules.silent())
         .or_else(|| rules.unsigned())
         .or_else(|| rules.teardown())
@@ -163,6 +165,7 @@ impl Rules<'_> {
             || self.traced().is_some()
             || self.stalled().is_some()
             || self.lagging().is_some()
+            || self.message_timeouts().is_some()
             || self.stopped_processes().is_some()
             || !self.job.lines.dead_workers.lines.ranks.is_empty()
             || (raised() && !self.is_over())
