@@ -19,6 +19,8 @@ pub(super) struct Arrival {
     pub(super) rank: u32,
     /// The phase that the line is a mark of.
     pub(super) mark: Mark,
+    /// The rank that it says it is, if the line begins with another one.
+    pub(super) claimed: Option<u32>,
     /// Ranks in the world, if it says so.
     pub(super) world_size: Option<u32>,
     /// What the store had counted, if it says so.
@@ -61,7 +63,7 @@ static COMPLETED: LazyLock<Option<Regex>> = LazyLock::new(|| {
 });
 static LIGHTNING: LazyLock<Option<Regex>> = LazyLock::new(|| {
     pattern(
-        r"(?i)^initializing (?:ddp|distributed): GLOBAL_RANK: (?P<rank>\d+), MEMBER: \d+/(?P<size>\d+)",
+        r"(?i)(?:^|\| )initializing (?:ddp|distributed): GLOBAL_RANK: (?P<rank>\d+), MEMBER: \d+/(?P<size>\d+)",
     )
 });
 static ASSIGNED: LazyLock<Option<Regex>> =
@@ -76,8 +78,8 @@ static JOINED: LazyLock<Option<Regex>> =
     LazyLock::new(|| pattern(r"waiting for clients\. (\d+)/(\d+) clients joined"));
 
 /// Returns what a line says of a rank that joins the rendezvous; `None` if it says nothing of one. `prefix` is the rank that the
-/// line begins with.
-pub(super) fn arrival(text: &str, prefix: Option<u32>) -> Option<Arrival> {
+/// line begins with, `owner` that of the file.
+pub(super) fn arrival(text: &str, prefix: Option<u32>, owner: Option<u32>) -> Option<Arrival> {
     // Most lines are about something else, and a look is cheaper than a pattern.
     const SIGNS: &[&str] = &[
         "tore",
@@ -105,7 +107,12 @@ pub(super) fn arrival(text: &str, prefix: Option<u32>) -> Option<Arrival> {
         let key = found
             .name("key")
             .map(|key| key.as_str().trim_end_matches(','));
-        let rank = number("rank").or(prefix).filter(|rank| *rank < RANKS)?;
+        let told = number("rank");
+        // A process may take itself for another rank than its launcher does.
+        let launched = prefix.filter(|_| text.contains("GLOBAL_RANK"));
+        let rank = launched.or(told).or(prefix).or(owner);
+        let rank = rank.filter(|rank| *rank < RANKS)?;
+        let claimed = told.filter(|told| *told != rank);
         // A group with `use_local_synchronization` has a name without a number, and its barrier is of its members only.
         let group = key.and_then(|key| Some(key.rsplit_once(':')?.1));
         let is_local = group.is_some_and(|group| group.parse::<u64>().is_err());
@@ -129,6 +136,7 @@ pub(super) fn arrival(text: &str, prefix: Option<u32>) -> Option<Arrival> {
         });
         Some(Arrival {
             rank,
+            claimed,
             mark: Mark { edge, name, nature },
             world_size: size.filter(|size| (1..=RANKS).contains(size)),
             counted,
@@ -242,14 +250,18 @@ mod tests {
                 None,
             ),
         ] {
-            let arrival = arrival(text, None).unwrap();
+            let arrival = arrival(text, None, None).unwrap();
             assert_eq!(
                 (arrival.rank, arrival.mark.edge, arrival.world_size),
                 (rank, edge, size),
                 "{text}"
             );
         }
-        assert_eq!(arrival("a store based on something", None), None);
+        assert_eq!(arrival("a store based on something", None, None), None);
+        let alone = "Initializing distributed: GLOBAL_RANK: 0, MEMBER: 1/1";
+        let labelled = arrival(alone, Some(2), Some(3)).unwrap();
+        assert_eq!((labelled.rank, labelled.claimed), (2, Some(0)));
+        assert_eq!(arrival(alone, None, Some(3)).unwrap().rank, 0);
     }
 
     #[test]

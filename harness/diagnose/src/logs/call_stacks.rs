@@ -171,6 +171,10 @@ impl CallStacks {
         } else if text.contains("_shutdown (threading.py:") {
             let name = text.trim().to_owned();
             self.enter(thread, (name, Nature::Destroy));
+        } else if text.contains("    broadcast_pyobj (")
+            && let Some(call) = call_of("broadcast_pyobj")
+        {
+            self.enter(thread, call);
         } else if let Some(frame) = found(&FRAME) {
             match &frame[1] {
                 "send" | "recv" => thread.message = Some(&frame[1] == "send"),

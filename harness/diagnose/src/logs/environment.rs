@@ -1,6 +1,7 @@
 //! Reads what a rank prints of its environment: `MASTER_ADDR=node0 MASTER_PORT=29500`, `'WORLD_SIZE': '4'`,
-//! `world_size=8`.
+//! `world_size=8`; and of the URL of its rendezvous: `dist_url='tcp://10.0.3.4:9129'`.
 
+use std::net::IpAddr;
 use std::sync::LazyLock;
 
 use regex::Regex;
@@ -14,7 +15,18 @@ pub(super) struct Environment {
     pub(super) port: Option<u16>,
     pub(super) world_size: Option<u32>,
     pub(super) rank: Option<u32>,
+    /// The host and the port of the URL that it gives to `init_process_group`, if it has printed that before the variables: the first
+    /// that it prints is that of the world.
+    pub(super) url: Option<(String, u16)>,
 }
+
+/// The URL of a rendezvous, beside the option or the call that takes it: detectron2's `dist_url`, fairseq's `distributed init (rank 0)`.
+static URL: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(
+        r#"(?i)(?:^|[^\w])(?:dist[_-]?url|init[_-]?method|init_process_group|(?:distributed |dist )?init(?:iali[sz](?:ing|ed|e))?|rendezvous)\b[^/\n]{0,40}?\btcp://(?P<host>\[[\da-f:]+\]|[\w.-]+):(?P<port>\d{1,5})\b"#,
+    )
+    .ok()
+});
 
 static VARIABLE: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(
@@ -55,6 +67,14 @@ impl Environment {
         if let Some(size) = processes(text) {
             self.world_size = Some(size);
         }
+        // A later URL is that of another world beside the first, as are those of engines.
+        if self.place().is_none()
+            && text.contains("tcp://")
+            && let Some(found) = URL.as_ref().and_then(|url| url.captures(text))
+            && let Ok(port) = found["port"].parse()
+        {
+            self.url = Some((found["host"].to_owned(), port));
+        }
         // Most lines name none of them, and a look is cheaper than a pattern.
         if !["MASTER_", "RANK", "WORLD_SIZE", "world"]
             .iter()
@@ -83,12 +103,39 @@ impl Environment {
     /// Returns the endpoint as `host:port`; `None` if either was not printed. All names of the own host become
     /// `127.0.0.1`.
     pub(super) fn place(&self) -> Option<String> {
-        let host = match self.host.as_deref()? {
-            "localhost" | "::1" => "127.0.0.1",
+        let (host, port) = match &self.url {
+            Some((host, port)) => (host.as_str(), *port),
+            None => (self.host.as_deref()?, self.port?),
+        };
+        let host = match host {
+            "localhost" | "::1" | "[::1]" => "127.0.0.1",
             host => host,
         };
-        Some(format!("{host}:{}", self.port?))
+        Some(format!("{host}:{port}"))
     }
+
+    /// Returns the port of the endpoint; `None` if it was not printed.
+    pub(super) fn own_port(&self) -> Option<u16> {
+        self.url.as_ref().map(|(_, port)| *port).or(self.port)
+    }
+}
+
+/// Returns true if two endpoints, `host:port`, may be the same: the names of a host with its domain and without, or a name and an address.
+pub(super) fn may_be_same(one: &str, other: &str) -> bool {
+    let (Some((host, port)), Some((its, its_port))) =
+        (one.rsplit_once(':'), other.rsplit_once(':'))
+    else {
+        return one == other;
+    };
+    let is_address = |host: &str| host.starts_with('[') || host.parse::<IpAddr>().is_ok();
+    let is_loopback = |host: &str| host.starts_with("127.");
+    let label = |host: &str| host.split('.').next().unwrap_or_default().to_lowercase();
+    port == its_port
+        && match (is_address(host), is_address(its)) {
+            (true, true) => host == its,
+            (false, false) => label(host) == label(its),
+            _ => !is_loopback(host) && !is_loopback(its),
+        }
 }
 
 #[cfg(test)]
@@ -134,6 +181,52 @@ mod tests {
             let mut environment = Environment::default();
             environment.read(text);
             assert_eq!(environment.world_size, size, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_url_of_the_rendezvous_is_the_endpoint() {
+        for (text, place) in [
+            (
+                "parsed args: Namespace(dist_url='tcp://10.0.3.4:9129', rank=0, world_size=4)",
+                Some("10.0.3.4:9129"),
+            ),
+            (
+                "=> init_process_group tcp://localhost:9129 rank 1/4",
+                Some("127.0.0.1:9129"),
+            ),
+            (
+                "| distributed init (rank 2): tcp://node-1:29491, gpu 2",
+                Some("node-1:29491"),
+            ),
+            ("world_size=4 init tcp://cn12:29500", Some("cn12:29500")),
+            ("init_method: tcp://[fe80::1]:7777", Some("[fe80::1]:7777")),
+            ("rank=0 distributed_init_method=tcp://127.0.0.1:42051", None),
+            ("dask scheduler at tcp://10.0.3.4:8786", None),
+            ("init_method=f\"tcp://{addr}:{port}\"", None),
+            ("init finished, dashboard https://a/tcp://b:12", None),
+        ] {
+            let mut environment = Environment::default();
+            environment.read(text);
+            assert_eq!(environment.place().as_deref(), place, "{text}");
+        }
+        let mut environment = Environment::default();
+        environment.read("MASTER_ADDR=node0 MASTER_PORT=29500");
+        environment.read("init_method=tcp://node1:29501");
+        assert_eq!(environment.place().as_deref(), Some("node0:29500"));
+    }
+
+    #[test]
+    fn one_endpoint_has_several_names() {
+        for (one, other, is_same) in [
+            ("n1:29500", "n1.cluster.local:29500", true),
+            ("n1:29500", "10.0.0.1:29500", true),
+            ("n1:29500", "10.0.0.1:29501", false),
+            ("n1:29500", "n2:29500", false),
+            ("n1:29500", "127.0.0.1:29500", false),
+            ("10.0.0.2:29500", "10.0.0.1:29500", false),
+        ] {
+            assert_eq!(may_be_same(one, other), is_same, "{one} {other}");
         }
     }
 

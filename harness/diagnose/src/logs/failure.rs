@@ -279,11 +279,18 @@ fn kept(text: &str) -> String {
     text[..end.unwrap_or(0)].trim_end().to_owned()
 }
 
+/// Lines about steps that show that a rank goes on; one may be in a message about its end.
+const STEPS: usize = 3;
+
 /// What torch's messages say of ranks that they name.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Accusations {
     /// Ranks that a monitored barrier names as missing, each with the line.
     pub(super) absent: BTreeMap<u32, String>,
+    /// The rank that has named each of them last; those that no rank signs are not here.
+    accusers: BTreeMap<u32, u32>,
+    /// How many lines about steps each of these ranks has written since.
+    steps: BTreeMap<u32, usize>,
     /// The collective that each rank runs, as `TORCH_DISTRIBUTED_DEBUG=DETAIL` prints it.
     pub(super) fingerprints: BTreeMap<u32, String>,
     /// The ranks of which that is what they say themselves. What others print of a rank may be cut or wrong.
@@ -291,13 +298,20 @@ pub(super) struct Accusations {
 }
 
 impl Accusations {
-    /// Takes over what a line says of ranks.
-    pub(super) fn read(&mut self, text: &str) {
+    /// Takes over what a line says of ranks, which a rank has written if it is known.
+    pub(super) fn read(&mut self, text: &str, writer: Option<u32>) {
         if text.contains("failed to pass monitoredBarrier")
             && let Some(found) = ABSENT.as_ref().and_then(|line| line.captures(text))
         {
+            if let Some(writer) = writer {
+                self.steps.insert(writer, 0);
+            }
             for rank in ranks_of_list(&found[1]) {
                 self.absent.entry(rank).or_insert_with(|| kept(text));
+                match writer {
+                    Some(writer) => drop(self.accusers.insert(rank, writer)),
+                    None => drop(self.accusers.remove(&rank)),
+                }
             }
         }
         if text.contains("CollectiveFingerPrint")
@@ -315,9 +329,32 @@ impl Accusations {
         }
     }
 
+    /// Withdraws what a rank has said of others that were missing in a barrier, once it makes steps again: it has caught the error.
+    pub(super) fn step(&mut self, writer: u32) {
+        let Some(steps) = self.steps.get_mut(&writer) else {
+            return;
+        };
+        *steps += 1;
+        if *steps < STEPS {
+            return;
+        }
+        self.steps.remove(&writer);
+        self.withdraw(|accuser| accuser == writer);
+    }
+
+    /// Withdraws what these ranks have said of others that were missing in a barrier.
+    pub(super) fn withdraw(&mut self, is_one: impl Fn(u32) -> bool) {
+        let accusers = &self.accusers;
+        let is_theirs = |rank: &u32| accusers.get(rank).is_some_and(|accuser| is_one(*accuser));
+        self.absent.retain(|rank, _| !is_theirs(rank));
+        self.accusers.retain(|_, accuser| !is_one(*accuser));
+    }
+
     /// Adds what another log says; where both name a rank, the other log counts, unless only this one is the rank's own word.
     pub(super) fn merge(&mut self, other: Self) {
         self.absent.extend(other.absent);
+        self.accusers.extend(other.accusers);
+        self.steps.extend(other.steps);
         for (rank, print) in other.fingerprints {
             if other.compared.contains(&rank) || !self.compared.contains(&rank) {
                 self.fingerprints.insert(rank, print);
@@ -369,10 +406,10 @@ mod tests {
             )
         };
         let mut accusations = Accusations::default();
-        accusations.read(&line(2, "OpType=BROADCAST", 0, "OpType=GATHER"));
-        accusations.read(&line(0, "OpType=ALLREDUCE", 2, "OpType=SCATTER"));
+        accusations.read(&line(2, "OpType=BROADCAST", 0, "OpType=GATHER"), None);
+        accusations.read(&line(0, "OpType=ALLREDUCE", 2, "OpType=SCATTER"), None);
         let mut other = Accusations::default();
-        other.read(&line(1, "OpType=ALLREDUCE", 2, "OpType=SCATTER"));
+        other.read(&line(1, "OpType=ALLREDUCE", 2, "OpType=SCATTER"), None);
         accusations.merge(other);
         let prints: Vec<&str> = accusations
             .fingerprints
@@ -462,15 +499,32 @@ mod tests {
     #[test]
     fn torch_names_ranks() {
         let mut accusations = Accusations::default();
-        accusations.read("[Rank 0]: Ranks 1, 3 failed to pass monitoredBarrier in 1800000 ms");
+        accusations.read(
+            "[Rank 0]: Ranks 1, 3 failed to pass monitoredBarrier in 1800000 ms",
+            None,
+        );
         assert_eq!(
             accusations.absent.keys().copied().collect::<Vec<_>>(),
             [1, 3]
         );
-        accusations.read("RuntimeError: Detected mismatch between collectives on ranks. Rank 0 is running collective: CollectiveFingerPrint(SequenceNumber=0, OpType=ALLREDUCE, TensorShape=[4]), but Rank 1 is running collective: CollectiveFingerPrint(SequenceNumber=0, OpType=BROADCAST, TensorShape=[4]).Collectives differ in the following aspects:   Op type: ALLREDUCEvs BROADCAST");
+        accusations.read("RuntimeError: Detected mismatch between collectives on ranks. Rank 0 is running collective: CollectiveFingerPrint(SequenceNumber=0, OpType=ALLREDUCE, TensorShape=[4]), but Rank 1 is running collective: CollectiveFingerPrint(SequenceNumber=0, OpType=BROADCAST, TensorShape=[4]).Collectives differ in the following aspects:   Op type: ALLREDUCEvs BROADCAST", None);
         assert_eq!(
             accusations.fingerprints[&1],
             "SequenceNumber=0, OpType=BROADCAST, TensorShape=[4]"
         );
+    }
+
+    #[test]
+    fn a_barrier_that_failed_counts_no_more_once_its_rank_makes_steps() {
+        let absent = |steps: usize, writer: Option<u32>| {
+            let mut accusations = Accusations::default();
+            accusations.read("Rank 2 failed to pass monitoredBarrier in 5000 ms", writer);
+            (0..steps).for_each(|_| accusations.step(0));
+            accusations.absent.len()
+        };
+        assert_eq!(absent(3, Some(0)), 0);
+        assert_eq!(absent(1, Some(0)), 1);
+        assert_eq!(absent(3, Some(1)), 1);
+        assert_eq!(absent(3, None), 1);
     }
 }

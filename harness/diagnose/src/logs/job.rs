@@ -70,7 +70,9 @@ impl Job {
             rank_logs.entry(*rank).or_default();
         }
         let makes_steps = has_processes && stray.step.is_some() && stray.errors.is_empty();
-        if rank_logs.is_empty() && lines.accusations.absent.is_empty() && !makes_steps {
+        let is_told =
+            !lines.accusations.absent.is_empty() || !lines.lagging_ranks.reports.is_empty();
+        if rank_logs.is_empty() && !is_told && !makes_steps {
             return Err(LogError::NoRank);
         }
         if by_order {
@@ -98,6 +100,11 @@ impl Job {
         let size = announced.chain(counted).chain(joined).chain(members).max();
         let last = latest(rank_logs.values().filter_map(|log| log.last));
         let ranks = logged(rank_logs);
+        let has_finished =
+            |logged: &Logged| logged.log.is_finished && logged.log.final_errors().next().is_none();
+        lines
+            .accusations
+            .withdraw(|rank| ranks.get(&rank).is_some_and(has_finished));
         let job = Self {
             ranks,
             size,
@@ -116,6 +123,7 @@ impl Job {
             !logged.begun.is_empty()
                 || !log.errors.is_empty()
                 || !log.watchdog.groups.is_empty()
+                || log.message_timeouts.peer.is_some()
                 || !log.collective_trace.calls.is_empty()
                 || log.is_finished
         };
@@ -125,6 +133,7 @@ impl Job {
             && self.lines.dead_workers.lines.ranks.is_empty()
             && self.lines.process_table.lines.ranks.is_empty()
             && self.lines.stalled_tensors.missing.is_empty()
+            && self.lines.bootstrap.is_well()
             && self.lines.lagging_ranks.reports.is_empty()
             && !self.ranks.is_empty()
             && !self.ranks.values().any(says)
@@ -146,14 +155,22 @@ impl Job {
         absent.map(Rank).collect()
     }
 
+    /// Returns true if every rank is said to have ended with exit code 0.
+    pub(super) fn has_ended_well(&self) -> bool {
+        let exits = &self.lines.launcher.exits;
+        let mut all = 0..self.least_size();
+        !exits.is_empty() && all.all(|rank| exits.get(&rank) == Some(&0))
+    }
+
     /// Describes how a rank's process ended, if [`is_killed_by_signal`], or if it failed without an error in its log;
     /// otherwise `None`.
     pub(super) fn ended(&self, rank: u32) -> Option<String> {
         let code = *self.lines.launcher.exits.get(&rank)?;
-        let says_why = self
-            .ranks
-            .get(&rank)
-            .is_some_and(|logged| logged.log.final_errors().next().is_some());
+        let says_why = self.lines.launcher.shows_effect(rank)
+            || self
+                .ranks
+                .get(&rank)
+                .is_some_and(|logged| logged.log.final_errors().next().is_some());
         (is_killed_by_signal(code) || (code > 0 && !says_why)).then(|| ending(code))
     }
 

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
+use super::environment::may_be_same;
 use super::job::Job;
 use super::logged::{Logged, Step};
 use super::phase::Nature;
@@ -102,9 +103,12 @@ impl Job {
     fn rendezvous(&self, rank: u32, logged: &Logged, common: &str) -> Rendezvous {
         let environment = &logged.log.environment;
         // The rank that listens may call its own host by another name.
-        let place = match (common.rsplit_once(':'), environment.port) {
+        let place = match (common.rsplit_once(':'), environment.own_port()) {
             (Some((host, _)), Some(port)) if rank == 0 => format!("{host}:{port}"),
-            _ => environment.place().unwrap_or_else(|| common.to_owned()),
+            _ => match environment.place() {
+                Some(own) if !may_be_same(&own, common) => own,
+                _ => common.to_owned(),
+            },
         };
         Rendezvous {
             method: "env".to_owned(),

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::arrival::Counts;
+use super::bootstrap::Bootstrap;
 use super::compared_values::ComparedValues;
 use super::dead_workers::DeadWorkers;
 use super::failure::Accusations;
@@ -11,6 +12,7 @@ use super::launcher::Launcher;
 use super::node_failures::NodeFailures;
 use super::pod_ends::PodEnds;
 use super::process_table::ProcessTable;
+use super::rank_claims::RankClaims;
 use super::stalled_tensors::StalledTensors;
 
 /// What such lines say, by what wrote them or what they are about.
@@ -32,6 +34,10 @@ pub(super) struct JobLines {
     pub(super) compared_values: ComparedValues,
     /// The tensors that Horovod says some ranks have not submitted.
     pub(super) stalled_tensors: StalledTensors,
+    /// What NCCL says of ranks that check in.
+    pub(super) bootstrap: Bootstrap,
+    /// The ranks that processes claim to be.
+    pub(super) rank_claims: RankClaims,
     /// What torch's own reports say of ranks that have not joined a collective.
     pub(super) lagging_ranks: LaggingRanks,
     /// The pods, containers or hosts that lines begin with, and the ranks that run there.
@@ -45,14 +51,29 @@ impl JobLines {
     /// there.
     pub(super) fn read(&mut self, text: &str, rank: Option<u32>) {
         self.launcher.read(text);
-        self.accusations.read(text);
+        self.accusations.read(text, rank);
         self.counts.read(text);
         self.node_failures.read(text);
         self.process_table.read(text);
         self.compared_values.read(text);
         self.stalled_tensors.read(text);
+        self.bootstrap.read(text);
+        self.rank_claims.read(text);
         self.lagging_ranks.read(text, rank);
         self.pod_ends.read(text);
+    }
+
+    /// Ends the reading of a source: no more lines come.
+    pub(super) fn close(&mut self) {
+        self.launcher.close();
+        self.lagging_ranks.close();
+        self.rank_claims.close();
+    }
+
+    /// Notes that a rank has written of a step.
+    pub(super) fn step(&mut self, rank: u32) {
+        self.accusations.step(rank);
+        self.stalled_tensors.step();
     }
 
     /// Adds what another source says.
@@ -65,6 +86,8 @@ impl JobLines {
         self.process_table.lines.merge(other.process_table.lines);
         self.compared_values.merge(other.compared_values);
         self.stalled_tensors.merge(other.stalled_tensors);
+        self.bootstrap.merge(other.bootstrap);
+        self.rank_claims.merge(other.rank_claims);
         self.lagging_ranks.merge(other.lagging_ranks);
         self.pods.extend(other.pods);
         self.pod_ends.merge(other.pod_ends);

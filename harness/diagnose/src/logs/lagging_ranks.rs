@@ -1,11 +1,12 @@
 //! Reads which ranks torch's own tools say have not joined a collective: the desync report of `TORCH_NCCL_DESYNC_DEBUG` (texts of
-//! `TraceUtils.h`), and what `torchfrtrace` (`fr_trace`) finds in the dumps of flight recorders.
+//! `TraceUtils.h`), and what `torchfrtrace` (`fr_trace`) finds in the dumps of flight recorders. `ncclras` counts operations.
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 use regex::Regex;
 
+use super::operation_counts::OperationCounts;
 use super::pattern::pattern;
 use super::rank_list::ranks_of_list;
 
@@ -21,6 +22,7 @@ pub(super) struct LaggingRanks {
     loaded: Option<usize>,
     /// What the analyzer says of the collective that its lines are of: title, and the ranks that have not joined.
     entry: Option<(String, BTreeSet<u32>)>,
+    operation_counts: OperationCounts,
 }
 
 /// One statement that ranks have not joined a collective that others are in.
@@ -28,6 +30,8 @@ pub(super) struct LaggingRanks {
 pub(super) struct LagReport {
     /// The ranks that have not joined.
     pub(super) missing: BTreeSet<u32>,
+    /// How many ranks should have; 0 if it is not told.
+    pub(super) expected: usize,
     /// The line that says so.
     pub(super) line: String,
 }
@@ -55,6 +59,18 @@ impl LaggingRanks {
             self.read_desync(text);
         }
         self.read_analysis(text);
+        if let Some(counts) = self.operation_counts.read(text) {
+            let line = counts.line();
+            self.add(counts.late, counts.all, &line);
+        }
+    }
+
+    /// Ends the reading: no more lines come.
+    pub(super) fn close(&mut self) {
+        if let Some(counts) = self.operation_counts.close() {
+            let line = counts.line();
+            self.add(counts.late, counts.all, &line);
+        }
     }
 
     fn read_desync(&mut self, text: &str) {
@@ -74,7 +90,7 @@ impl LaggingRanks {
         }
         let found = captures(&DID_NOT_JOIN, text).or_else(|| captures(&NEVER_JOINED, text));
         if let Some(found) = found {
-            self.add(ranks_of_list(&found[1]).collect(), text);
+            self.add(ranks_of_list(&found[1]).collect(), 0, text);
         }
     }
 
@@ -99,15 +115,19 @@ impl LaggingRanks {
             // Of a rank whose dump was not loaded nothing is known.
             if self.loaded.is_none_or(|loaded| loaded >= ranks.len()) {
                 let line = format!("{title}: missing {missing:?} of {ranks:?}");
-                self.add(missing, &line);
+                self.add(missing, ranks.len(), &line);
             }
         }
     }
 
-    fn add(&mut self, missing: BTreeSet<u32>, line: &str) {
+    fn add(&mut self, missing: BTreeSet<u32>, expected: usize, line: &str) {
         if !missing.is_empty() {
             let line = line.trim().trim_start_matches("- ").to_owned();
-            self.reports.push(LagReport { missing, line });
+            self.reports.push(LagReport {
+                missing,
+                expected,
+                line,
+            });
         }
     }
 

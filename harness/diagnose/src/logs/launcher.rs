@@ -1,12 +1,13 @@
 //! Reads torchrun's table of failures: `rank : 2 (local_rank: 2)`, `exitcode : -9 (pid: ...)`; and how srun's tasks ended.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
 use regex::Regex;
 
 use super::moment::{Form, Moment};
 use super::srun::TasksEnd;
+use crate::{ErrorCause, error_cause};
 
 /// What the launcher's table says of ranks that ended.
 #[derive(Clone, Debug, Default)]
@@ -21,6 +22,8 @@ pub(super) struct Launcher {
     times: BTreeMap<u32, Moment>,
     /// Whether a rank of the table is another local rank: the table is not that of all ranks.
     has_other_hosts: bool,
+    /// The ranks whose rows show an error that is an effect of other ranks.
+    effects: BTreeSet<u32>,
     row: Option<u32>,
     row_time: Option<Moment>,
     is_root: bool,
@@ -38,6 +41,11 @@ static TIME: LazyLock<Option<Regex>> =
 static EXIT: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"^\s*exitcode\s*: (-?\d+) \(pid").ok());
 
+/// The last line of a row's traceback.
+static ERROR: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(r"^ {2}((?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt)(?::.*)?)$").ok()
+});
+
 impl Launcher {
     /// Reads the next line.
     pub(super) fn read(&mut self, text: &str) {
@@ -50,6 +58,15 @@ impl Launcher {
         {
             let number = |part: usize| time[part].parse().unwrap_or(1);
             self.row_time = Moment::of_date(Form::Iso, number(1), number(2), number(3), &time[4]);
+            return;
+        }
+        if let Some(rank) = self.row
+            && text.starts_with("  ")
+            && let Some(found) = ERROR.as_ref().and_then(|error| error.captures(text))
+        {
+            if error_cause(&found[1]) == ErrorCause::Effect {
+                self.effects.insert(rank);
+            }
             return;
         }
         if !text.contains(" (local_rank") && !text.contains(" (pid") {
@@ -88,7 +105,7 @@ impl Launcher {
         let mut has_failed = false;
         for TasksEnd { tasks, code } in std::mem::take(&mut self.tasks) {
             let is_fault = code < 0 && code != -9;
-            let is_own = is_fault || (!has_failed && tasks.len() * 2 < all);
+            let is_own = code == 0 || is_fault || (!has_failed && tasks.len() * 2 < all);
             has_failed |= code != 0;
             for task in tasks {
                 self.exits
@@ -96,6 +113,11 @@ impl Launcher {
                     .or_insert(if is_own { code } else { -15 });
             }
         }
+    }
+
+    /// Returns true if the row of a rank shows an error that is an effect of other ranks.
+    pub(super) fn shows_effect(&self, rank: u32) -> bool {
+        self.effects.contains(&rank)
     }
 
     /// Returns true if a rank was killed by its launcher, because another had failed and this one did not end when told to.
@@ -127,6 +149,7 @@ impl Launcher {
     pub(super) fn merge(&mut self, other: Self) {
         self.exits.extend(other.exits);
         self.times.extend(other.times);
+        self.effects.extend(other.effects);
         self.has_other_hosts |= other.has_other_hosts;
         self.first = self.first.or(other.first);
         self.ended_first = self.ended_first.or(other.ended_first);

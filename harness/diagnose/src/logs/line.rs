@@ -49,8 +49,8 @@ static HEADER: LazyLock<Option<Regex>> = LazyLock::new(|| {
         r"^(?:",
         // 2026-11-20T14:00:00.123Z, in brackets or not; SGLang puts its ranks into the brackets.
         r"\[?(?P<year>\d{4})[-/](?P<month>\d\d)[-/](?P<day>\d\d)[T ](?P<clock>\d\d:\d\d(?::\d\d)?(?:[.,]\d+)?)(?:Z|[+-]\d\d:?\d\d)?(?P<engine>(?: [A-Z]{2}\d+)+)?\]?[:,]?",
-        // accelerate: 05/01/2026 10:00:00; TensorRT-LLM: [05/01/2026-10:00:00].
-        r"|\[?(?P<amonth>\d\d)/(?P<aday>\d\d)/(?P<ayear>\d{4})[ -](?P<aclock>\d\d:\d\d:\d\d)\]?",
+// accelerate: 05/01/2026 10:00:00; rich: [05/01/26 10:00:00]; TensorRT-LLM: [05/01/2026-10:00:00].
+        r"|\[?(?P<amonth>\d\d)/(?P<aday>\d\d)/(?P<ayear>(?:\d\d)?\d\d)[ -](?P<aclock>\d\d:\d\d:\d\d)\]?",
         // vLLM: INFO 12-02 10:11:02 parallel_state.py:250].
         r"|", level!(), r"\s+(?P<vmonth>\d\d)-(?P<vday>\d\d) (?P<vclock>\d\d:\d\d:\d\d(?:\.\d+)?)(?: \[?[\w./-]+:\d+\])?",
         // syslog and systemd's journal: Oct 02 23:40:00 n7 torchrun[8790]:
@@ -334,7 +334,9 @@ pub(super) fn parts(raw: &str) -> impl Iterator<Item = &str> {
 
 /// Returns true if a line may begin with a rank or a process; a look that costs less than taking it apart.
 pub(super) fn may_name_a_rank(raw: &str) -> bool {
-    const SIGNS: &[&str] = &["ank", "ANK", "[default", " pid=", "]<std", " TP", "_TP"];
+    const SIGNS: &[&str] = &[
+        "ank", "ANK", "[r", "[default", " pid=", "]<std", " TP", "_TP",
+    ];
     SIGNS.iter().any(|sign| raw.contains(sign))
 }
 

@@ -29,14 +29,20 @@
 //! | `process_header` | the process that a line of NCCL or CANN begins with |
 //! | `own_process` | lines in which a rank tells the id of its process |
 //! | `traceback_lines` | the lines of a traceback of which only the first has headers |
+//! | `connection` | whether a rank has come to the store of its rendezvous |
 //! | `container_exits` | how containers ended |
 //! | `pod_ends` | pods that a cluster has ended |
 //! | `communicator` | the ranks that processes have in NCCL's communicators |
 //! | `collective_trace` | the collectives that NCCL writes down as they are called |
+//! | `group_creations` | the groups that a rank creates, in their order |
 //! | `group_members` | the members that a rank says its groups have |
+//! | `bootstrap` | what NCCL says of ranks that check in |
+//! | `rank_claims` | the ranks that processes claim to be |
 //! | `compared_values` | errors in which ranks compare what they have |
 //! | `stalled_tensors` | tensors that Horovod says ranks have not submitted |
 //! | `lagging_ranks` | ranks that torch's own reports say have not joined a collective |
+//! | `operation_counts` | how many operations NCCL's RAS says that ranks have launched |
+//! | `message_timeouts` | the messages that a rank says have timed out |
 //! | `watchdog` | the numbers in the lines of NCCL's watchdog |
 //! | `recorder_dump`, `pickle` | dumps of flight recorders |
 //! | `dumps` | those of a job that runs |
@@ -63,11 +69,13 @@
 
 mod arrival;
 mod behind;
+mod bootstrap;
 mod call_stacks;
 mod collective_trace;
 mod collector;
 mod communicator;
 mod compared_values;
+mod connection;
 mod container_exits;
 mod dead_workers;
 mod deepspeed_launch;
@@ -76,6 +84,7 @@ mod dumps;
 mod environment;
 mod failure;
 mod faulthandler;
+mod group_creations;
 mod group_members;
 mod job;
 mod job_evidence;
@@ -85,9 +94,11 @@ mod lagging_ranks;
 mod launcher;
 mod line;
 mod logged;
+mod message_timeouts;
 mod moment;
 mod node_failures;
 mod not_known;
+mod operation_counts;
 mod own_process;
 mod owner;
 mod pattern;
@@ -98,6 +109,7 @@ mod pod_ends;
 mod process_header;
 mod process_lines;
 mod process_table;
+mod rank_claims;
 mod rank_list;
 mod rank_log;
 mod recorder_dump;

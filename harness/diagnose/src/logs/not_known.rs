@@ -13,6 +13,9 @@ impl Job {
     /// Returns what the logs leave open about the ranks, one sentence each.
     pub(super) fn not_known(&self) -> Vec<String> {
         let mut open = Vec::new();
+        if self.has_ended_well() {
+            return open;
+        }
         let absent = self.absent();
         if !absent.is_empty() {
             let are = if absent.len() == 1 { "is" } else { "are" };

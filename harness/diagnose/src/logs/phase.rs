@@ -84,18 +84,25 @@ static LAST: LazyLock<Option<Regex>> = LazyLock::new(|| {
         r"(?i)(?:,|->|=>|\() ?((?:(?:in|enter(?:ing)?|wait(?:ing)? (?:for|in|at)|now|then|grad(?:ient)?s?) )*(?:all[-_ ]?reduce|all[-_ ]?gather|reduce[-_ ]?scatter|all[-_ ]?to[-_ ]?all|broadcast|barrier))\)?[ .…]*$",
     )
 });
-/// `process group destroyed`: the name alone would be that of one that was made.
-static DESTROYED: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    pattern(
-        r"(?i)^\W*(?:the |default )*process[ _]group (?:is |was |has been )?(destroyed|shut down)\b",
-    )
-});
 /// A call that makes a group, with its members.
 static CALL: LazyLock<Option<Regex>> =
     LazyLock::new(|| pattern(r"^\W*((?:torch\.)?(?:dist(?:ributed)?\.)?new_group\b.*\[[\d, ]+\])"));
 /// `Load weight begin.`, `Load weight end. type=...`, as SGLang writes.
 static HALF: LazyLock<Option<Regex>> =
     LazyLock::new(|| pattern(r"^(\w[\w ]*?) (begin|end)s?\.(?: .*)?$"));
+
+/// A place at the end of a line, after at least two blanks.
+static LOCATION: LazyLock<Option<Regex>> = LazyLock::new(|| pattern(r"\s{2,}[\w./-]+\.py:\d+$"));
+/// The call that tears down all groups, by its name alone.
+static DESTROY: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    pattern(r"^(?i:rank \d+[:,]? )?(?:(?:torch\.)?dist(?:ributed)?\.)?destroy_process_group\(\)$")
+});
+/// What says that all groups are torn down.
+static DESTROYED: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    pattern(
+        r"(?i)^(?:rank \d+[:,]? )?(?:(?:the |all )?process[ _]groups? (?:is |are |was |has been )?destroyed|destroyed (?:the |all )?process[ _]groups?)\b[.! ]*$",
+    )
+});
 
 /// `Initializing X` without dots, if ranks wait for each other in X.
 static INITIALIZING: LazyLock<Option<Regex>> =
@@ -148,9 +155,13 @@ static MEMBERS: LazyLock<Option<Regex>> = LazyLock::new(|| pattern(r"\[([\d, ]+)
 
 /// Returns what a line says of a phase; `None` if it is not about one.
 pub(super) fn mark(text: &str) -> Option<Mark> {
-    let text = text.trim();
-    if text.is_empty() || text.len() > SHORT {
+    let text = without_location(text.trim());
+    // The second line of an error of Gloo's: `Timed out waiting 600000ms for send operation to complete`.
+    if text.is_empty() || text.len() > SHORT || text.contains("imed out waiting ") {
         return None;
+    }
+    if let Some(mark) = teardown(text) {
+        return Some(mark);
     }
     if !SIGN.as_ref().is_some_and(|sign| sign.is_match(text)) {
         return None;
@@ -162,9 +173,7 @@ pub(super) fn mark(text: &str) -> Option<Mark> {
     let brief = |what: &&str| what.split_whitespace().count() <= WORDS;
     let half = HALF.as_ref().and_then(|half| half.captures(text));
     let half = half.and_then(|half| Some((half.get(1)?.as_str(), &half[2] == "begin")));
-    let (edge, phase) = if what(&DESTROYED).is_some() {
-        (Edge::End, "destroy_process_group")
-    } else if let Some((phase, begins)) = half {
+    let (edge, phase) = if let Some((phase, begins)) = half {
         (if begins { Edge::Begin } else { Edge::End }, phase)
     } else if let Some(phase) = what(&BEGIN) {
         // `Starting X ... done`, in one line.
@@ -197,6 +206,37 @@ pub(super) fn mark(text: &str) -> Option<Mark> {
     if edge == Edge::End && nature == Nature::Own && has_made {
         return None;
     }
+    Some(Mark { edge, name, nature })
+}
+
+/// Returns a line without the place in the program that `rich` writes at its end.
+fn without_location(text: &str) -> &str {
+    let location = || {
+        let found = LOCATION.as_ref()?.find(text)?;
+        Some(&text[..found.start()])
+    };
+    let has_one = text.contains(".py:") && text.ends_with(|last: char| last.is_ascii_digit());
+    has_one.then(location).flatten().unwrap_or(text)
+}
+
+/// Returns what a line says of the call that tears down all groups, if it names only that.
+fn teardown(text: &str) -> Option<Mark> {
+    if !text.contains("rocess") || !text.contains("estroy") {
+        return None;
+    }
+    let is = |pattern: &LazyLock<Option<Regex>>| {
+        pattern
+            .as_ref()
+            .is_some_and(|pattern| pattern.is_match(text))
+    };
+    let edge = if is(&DESTROYED) {
+        Edge::End
+    } else if is(&DESTROY) {
+        Edge::Begin
+    } else {
+        return None;
+    };
+    let (name, nature) = ("destroy_process_group".to_owned(), Nature::Destroy);
     Some(Mark { edge, name, nature })
 }
 
@@ -288,6 +328,9 @@ mod tests {
             &END,
             &OVER,
             &CALL,
+            &LOCATION,
+            &DESTROY,
+            &DESTROYED,
             &HALF,
             &INITIALIZING,
             &UNDERWAY,
@@ -424,5 +467,31 @@ mod tests {
         ] {
             assert_eq!(mark(text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn the_call_that_tears_down_is_known_by_its_name() {
+        let edge = |text: &str| mark(text).map(|mark| (mark.edge, mark.nature));
+        let begin = Some((Edge::Begin, Nature::Destroy));
+        let end = Some((Edge::End, Nature::Destroy));
+        assert_eq!(
+            edge("rank 2 destroy_process_group()      trainer.py:140"),
+            begin
+        );
+        assert_eq!(
+            edge("rank 2 process group destroyed      trainer.py:140"),
+            end
+        );
+        assert_eq!(edge("Destroyed process group."), end);
+        assert_eq!(
+            edge("WARNING: destroy_process_group() was not called before program exit"),
+            None
+        );
+    }
+
+    #[test]
+    fn the_second_line_of_an_error_is_no_phase() {
+        let text = "[../third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:133] Timed out waiting 600000ms for send operation to complete";
+        assert_eq!(mark(text), None);
     }
 }

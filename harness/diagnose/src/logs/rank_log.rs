@@ -6,14 +6,18 @@ use regex::Regex;
 
 use super::arrival::Arrival;
 use super::collective_trace::CollectiveTrace;
+use super::connection::Connection;
 use super::environment::Environment;
 use super::failure::{Failures, TracebackEnd, says_that_it_goes_on};
 use super::faulthandler::Faulthandler;
+use super::group_creations::GroupCreations;
 use super::group_members::GroupMembers;
 use super::line::LogLine;
+use super::message_timeouts::MessageTimeouts;
 use super::moment::Moment;
 use super::node_failures::own_node;
 use super::phase::{Edge, Mark, Nature, mark};
+use super::restart::Kept;
 use super::watchdog::Watchdog;
 use crate::{ErrorCause, error_cause};
 
@@ -36,9 +40,12 @@ pub(super) struct RankLog {
     /// Where the last traceback ends, and the number of marks before it.
     pub(super) place: Option<(TracebackEnd, usize)>,
     pub(super) environment: Environment,
+    pub(super) connection: Connection,
     pub(super) watchdog: Watchdog,
     pub(super) collective_trace: CollectiveTrace,
     pub(super) group_members: GroupMembers,
+    pub(super) message_timeouts: MessageTimeouts,
+    pub(super) group_creations: GroupCreations,
     /// The node that it says it runs on; `None` if it says nothing of it.
     pub(super) node: Option<String>,
     /// The files that have lines of it.
@@ -61,8 +68,8 @@ pub(super) struct RankLog {
     faulthandler: Faulthandler,
     /// Whether the line before ended an error.
     is_after_error: bool,
-    /// What ended it before its launcher said that a start of the job has failed.
-    earlier: Option<Box<Attempt>>,
+    /// What ended it each time before its launcher said that a start of the job has failed.
+    earlier: Vec<Attempt>,
 }
 
 /// How one start of a rank ended.
@@ -90,7 +97,7 @@ pub(super) struct LoggedError {
 
 static STEP: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(
-        r"(?i)\b(?:epoch|ep|step|iter|it|itr|iteration|batch|round)s?\b[ :=#\[]*\d+(?:/\d+)?",
+        r"(?i)\b(?:epoch|ep|step|iter|it|itr|iteration|batch|round)s?(?:\b|\((?:train|val|test)\))[ :=#\[]*\d+(?:/\d+)?",
     )
     .ok()
 });
@@ -103,7 +110,7 @@ static ENDING: LazyLock<Option<Regex>> = LazyLock::new(|| {
 });
 static FINISHED: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(
-        r"(?i)^\W*(?:training|finetuning|fine-tuning|job|run|evaluation|everything|all)(?: is| has| was)? ?(?:done|complete[d]?|finished|over)\b|\bexit(?:ed)?(?: with)?[ _]?(?:code|status)[=: ]+0\b|^\W*(?:process |rank |worker )?(?:exit|exited|finished)(?:,? exit| 0| cleanly| normally)?\W*$|\bmain\(\) returned\b|\ball (?:epochs|steps|iterations) (?:are )?(?:done|finished|completed?)\b|Trainer\.fit` stopped|Application startup complete|ready to roll",
+r"(?i)^\W*(?:training|finetuning|fine-tuning|job|run|evaluation|everything|all)(?: is| has| was)? ?(?:done|complete[d]?|finished|over)\b|\bexit(?:ed)?(?: with)?[ _]?(?:code|status)[=: ]+0\b|^(?:finished |ended |done |exit(?:ed|ing)? )(?:with )?(?:exit )?(?:code|status)[=: ] ?0\W*$|^\W*(?:process |rank |worker )?(?:exit|exited|finished)(?:,? exit| 0| cleanly| normally)?\W*$|\bmain\(\) returned\b|\ball (?:epochs|steps|iterations) (?:are )?(?:done|finished|completed?)\b|Trainer\.fit` stopped|Application startup complete|ready to roll",
     )
     .ok()
 });
@@ -119,9 +126,12 @@ impl RankLog {
             return false;
         }
         self.environment.read(text);
+        self.connection.read(text);
         self.watchdog.read(text);
         self.collective_trace.read(text);
         self.group_members.read(text);
+        self.message_timeouts.read(text);
+        self.group_creations.read(text);
         if let Some(node) = own_node(text) {
             self.node = Some(node.to_owned());
         }
@@ -164,6 +174,7 @@ impl RankLog {
     /// Reads a line that tells how far a rank has come in the rendezvous.
     pub(super) fn arrive(&mut self, line: &LogLine<'_>, arrival: &Arrival) {
         self.environment.world_size = arrival.world_size.or(self.environment.world_size);
+        self.environment.rank = arrival.claimed.or(self.environment.rank);
         self.last = line.moment.or(self.last);
         // The same is said again and again while it waits.
         let is_new = self
@@ -178,20 +189,31 @@ impl RankLog {
 
     /// Puts aside how this start of the rank has ended: the launcher says that the job has failed, and may start it again.
     pub(super) fn end_attempt(&mut self) {
-        self.keep_attempt();
-        self.earlier = Some(Box::new(Attempt {
+        self.earlier.push(Attempt {
             errors: std::mem::take(&mut self.errors),
             place: self.place.take(),
             watchdog: std::mem::take(&mut self.watchdog),
             failed: self.failed.take(),
-        }));
+        });
     }
 
-    /// Takes back what [`Self::end_attempt`] has put aside: the job was not started again.
-    pub(super) fn keep_attempt(&mut self) {
-        let Some(earlier) = self.earlier.take() else {
-            return;
+    /// Takes back what [`Self::end_attempt`] has put aside of the starts that count.
+    pub(super) fn keep_attempts(&mut self, kept: Kept) {
+        let all = std::mem::take(&mut self.earlier);
+        let from = match kept {
+            Kept::All => 0,
+            // Each host's launcher has said it of each start.
+            Kept::Last(starts) => all.len() - all.len().div_ceil(starts),
+            Kept::None => all.len(),
         };
+        all.into_iter()
+            .skip(from)
+            .rev()
+            .for_each(|attempt| self.keep(attempt));
+    }
+
+    /// Takes back how an earlier start ended.
+    fn keep(&mut self, earlier: Attempt) {
         let later = std::mem::replace(&mut self.errors, earlier.errors);
         self.errors.extend(later);
         self.place = self.place.take().or(earlier.place);
@@ -255,6 +277,7 @@ impl RankLog {
     /// Drops errors that the rank has caught, since it makes another step. What ends a process stays: a buffer may hold the lines
     /// of earlier steps until then.
     fn go_on(&mut self) {
+        self.message_timeouts = MessageTimeouts::default();
         let before = self.errors.len();
         self.errors.retain(|error| error.is_fatal);
         if self.errors.len() < before {
@@ -334,9 +357,13 @@ impl RankLog {
             port: environment.port.or(self.environment.port),
             world_size: environment.world_size.or(self.environment.world_size),
             rank: environment.rank.or(self.environment.rank),
+            url: environment.url.or(self.environment.url.take()),
         };
+        self.connection.merge(other.connection);
         self.node = other.node.or(self.node.take());
         self.group_members.merge(other.group_members);
+        self.message_timeouts.merge(other.message_timeouts);
+        self.group_creations.merge(other.group_creations);
         if other.collective_trace.size() > self.collective_trace.size() {
             self.collective_trace = other.collective_trace;
         }

@@ -1,6 +1,12 @@
 //! Finds out whether a launcher has started a job again: its ranks make steps after it has said that the job failed, and it gives no
 //! table of failures.
 
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use super::pattern::pattern;
+
 /// What the lines of one file say of starts of the job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Restart {
@@ -8,6 +14,19 @@ pub(super) struct Restart {
     steps: Option<usize>,
     /// Whether the launcher has said since then that all ranks of its host have finished.
     has_succeeded: bool,
+    /// The number of the start of which the launcher's table shows the errors, from 0.
+    attempt: usize,
+}
+
+/// What counts of the starts that a launcher says have failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kept {
+    /// All: nothing shows that the job was started again.
+    All,
+    /// Those of the last start, of so many starts.
+    Last(usize),
+    /// None: the job has gone on.
+    None,
 }
 
 /// Lines about steps that show that the job goes on; fewer may have been under way when it failed.
@@ -24,6 +43,10 @@ const SUCCEEDED: &[&str] = &[
     "worker group successfully finished",
 ];
 
+/// Where torchrun's table shows an error, the number of the start is in the name of its file.
+static ATTEMPT: LazyLock<Option<Regex>> =
+    LazyLock::new(|| pattern(r"^\s*error_file: \S*/attempt_(\d{1,4})/"));
+
 impl Restart {
     /// Reads the next line. Returns true if a start of the job has ended there.
     pub(super) fn read(&mut self, text: &str) -> bool {
@@ -33,6 +56,10 @@ impl Restart {
             self.has_succeeded = false;
         } else if text.starts_with("Root Cause (first observed failure)") {
             self.steps = None;
+        } else if text.contains("/attempt_")
+            && let Some(found) = ATTEMPT.as_ref().and_then(|line| line.captures(text))
+        {
+            self.attempt = found[1].parse().unwrap_or(0);
         }
         if SUCCEEDED.iter().any(|words| text.contains(words)) {
             self.has_succeeded = self.steps.is_some();
@@ -47,9 +74,14 @@ impl Restart {
         }
     }
 
-    /// Returns true if the job was started again.
-    pub(super) fn is_one(self) -> bool {
-        self.has_succeeded || self.steps.is_some_and(|steps| steps >= STEPS)
+    /// Returns which of the starts that have failed count.
+    pub(super) fn kept(self) -> Kept {
+        let has_gone_on = self.has_succeeded || self.steps.is_some_and(|steps| steps >= STEPS);
+        match (has_gone_on, self.attempt) {
+            (true, _) => Kept::None,
+            (false, 0) => Kept::All,
+            (false, last) => Kept::Last(last + 1),
+        }
     }
 }
 
@@ -64,7 +96,7 @@ mod tests {
             assert!(restart.read("failed (exitcode: 1) local_rank: 3 (pid: 9) of binary: python"));
             (0..steps).for_each(|_| restart.step());
             assert!(!restart.read(end));
-            restart.is_one()
+            restart.kept() == Kept::None
         };
         assert!(is_one(3, "done"));
         assert!(!is_one(1, "done"));
@@ -73,5 +105,19 @@ mod tests {
             "[default] worker group successfully finished. Waiting 300 seconds for other agents to finish."
         ));
         assert!(!is_one(3, "Root Cause (first observed failure):"));
+    }
+
+    #[test]
+    fn the_table_tells_which_start_was_the_last() {
+        let kept = |file: &str| {
+            let mut restart = Restart::default();
+            restart.read("failed (exitcode: 1) local_rank: 3 (pid: 9) of binary: python");
+            restart.read("Root Cause (first observed failure):");
+            restart.read(&format!("  error_file: {file}"));
+            restart.kept()
+        };
+        assert_eq!(kept("/tmp/e/none_4p/attempt_2/3/error.json"), Kept::Last(3));
+        assert_eq!(kept("/tmp/e/none_4p/attempt_0/3/error.json"), Kept::All);
+        assert_eq!(kept("<N/A>"), Kept::All);
     }
 }

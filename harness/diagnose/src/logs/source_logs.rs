@@ -12,7 +12,7 @@ use super::line::{LogLine, RANKS, parts};
 use super::phase::Mark;
 use super::process_lines::ProcessLines;
 use super::rank_log::RankLog;
-use super::restart::Restart;
+use super::restart::{Kept, Restart};
 use super::source::Source;
 use super::srun::tasks_end;
 use super::survey::{Numbers, Survey};
@@ -87,7 +87,7 @@ impl SourceLogs {
             source_logs.rank_logs.entry(owner).or_default().is_torn = is_torn;
         }
         source_logs.has_processes = !survey.processes.is_empty();
-        source_logs.lines.launcher.close();
+        source_logs.lines.close();
         source_logs.end_containers(survey);
         let pods = survey.writers.names();
         source_logs.lines.pods = pods
@@ -101,13 +101,11 @@ impl SourceLogs {
             .values_mut()
             .chain([&mut source_logs.stray])
         {
-            if !source_logs.restart.is_one() {
-                log.keep_attempt();
-            }
+            log.keep_attempts(source_logs.restart.kept());
             log.close();
         }
         let earlier = std::mem::take(&mut source_logs.earlier_dead);
-        if !source_logs.restart.is_one() {
+        if source_logs.restart.kept() == Kept::All {
             source_logs.lines.dead_workers.lines.merge(earlier);
         }
         source_logs
@@ -131,7 +129,7 @@ impl SourceLogs {
 
     fn read(&mut self, line: &LogLine<'_>, survey: &Survey, owner: Option<u32>) {
         let text = &*line.text;
-        self.lines.read(text, line.rank);
+        self.lines.read(text, line.rank.or(owner));
         if self.restart.read(text) {
             self.rank_logs.values_mut().for_each(RankLog::end_attempt);
             let dead = std::mem::take(&mut self.lines.dead_workers);
@@ -147,7 +145,7 @@ impl SourceLogs {
         if text.starts_with("All distributed processes registered") {
             self.rank_logs.values_mut().for_each(RankLog::meet);
         }
-        if let Some(arrival) = arrival(text, line.rank.or(owner)) {
+        if let Some(arrival) = arrival(text, line.rank, owner) {
             let log = self.rank_logs.entry(arrival.rank).or_default();
             log.arrive(line, &arrival);
             if let Some(counted) = arrival.counted {
@@ -173,7 +171,7 @@ impl SourceLogs {
                 let is_step = self.rank_logs.entry(rank).or_default().read(line);
                 if is_step {
                     self.restart.step();
-                    self.lines.stalled_tensors.step();
+                    self.lines.step(rank);
                 }
             }
             None => {

@@ -13,12 +13,21 @@ pub(super) struct TasksEnd {
     pub(super) code: i32,
 }
 
+/// What srun says, with `-v` or without, of tasks that ended with exit code 0.
+static COMPLETED: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r"^srun: (?:\S.*: )?tasks? ([\d,-]+): [Cc]ompleted$").ok());
 static LINE: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(r"^srun: error: \S+: tasks? ([\d,-]+): (.+?)(?: \(core dumped\))?$").ok()
 });
 
 /// Returns what a line says of tasks that ended; `None` if it says nothing of any.
 pub(super) fn tasks_end(text: &str) -> Option<TasksEnd> {
+    if text.starts_with("srun: ")
+        && let Some(found) = COMPLETED.as_ref().and_then(|line| line.captures(text))
+    {
+        let tasks = numbers(&found[1])?;
+        return Some(TasksEnd { tasks, code: 0 });
+    }
     let found = LINE
         .as_ref()
         .filter(|_| text.starts_with("srun: error: "))?
@@ -77,5 +86,12 @@ mod tests {
             None
         );
         assert_eq!(read("srun: error: n4: task 9-3: Killed"), None);
+        for text in [
+            "srun: jobid 41: tasks 0-1: completed",
+            "srun: launch/slurm: _task_finish: n4: tasks 0-1: Completed",
+        ] {
+            assert_eq!(read(text), Some((vec![0, 1], 0)), "{text}");
+        }
+        assert_eq!(read("srun: jobid 41: tasks 0-1: completed 3 of 7"), None);
     }
 }

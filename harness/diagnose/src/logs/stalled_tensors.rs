@@ -13,6 +13,8 @@ use super::rank_list::ranks_of_list;
 pub(super) struct StalledTensors {
     /// Ranks for which the others wait, each with the line.
     pub(super) missing: BTreeMap<u32, String>,
+    /// The tensors that each of them has not submitted, as the report lists them.
+    tensors: BTreeMap<u32, String>,
     /// Whether rows follow, each of one rank.
     is_table: bool,
     /// The ranks of the report before, and how many reports in a row had named these while no rank wrote of a step.
@@ -22,7 +24,8 @@ pub(super) struct StalledTensors {
 /// A row of the table of Horovod 0.16 and later: `5: [allreduce.layer1.weight, ...]`.
 static ROW: LazyLock<Option<Regex>> = LazyLock::new(|| pattern(r"^(\d+): \[(.*)\]"));
 /// A tensor in a report of any version before.
-static TENSOR: LazyLock<Option<Regex>> = LazyLock::new(|| pattern(r"\[missing ranks: ([\d, ]+)\]"));
+static TENSOR: LazyLock<Option<Regex>> =
+    LazyLock::new(|| pattern(r"(\S+)?\s*\[missing ranks: ([\d, ]+)\]"));
 
 impl StalledTensors {
     /// Reads the next line.
@@ -37,16 +40,23 @@ impl StalledTensors {
             let Some(found) = TENSOR.as_ref().and_then(|line| line.captures(text)) else {
                 return;
             };
-            for rank in ranks_of_list(&found[1]) {
+            let tensor = found.get(1).map_or("", |tensor| tensor.as_str());
+            for rank in ranks_of_list(&found[2]) {
                 self.missing.entry(rank).or_insert_with(|| text.to_owned());
+                let tensors = self.tensors.entry(rank).or_default();
+                tensors.push_str(tensor);
+                tensors.push(' ');
             }
         } else if text.starts_with("Missing ranks:") {
             self.is_table = true;
         } else if self.is_table {
             let row = ROW.as_ref().and_then(|row| row.captures(text));
             self.is_table = row.is_some();
-            if let Some(rank) = row.and_then(|row| row[1].parse().ok()) {
+            if let Some(row) = row
+                && let Ok(rank) = row[1].parse()
+            {
                 self.missing.insert(rank, text.to_owned());
+                self.tensors.insert(rank, row[2].to_owned());
             }
         }
     }
@@ -64,12 +74,25 @@ impl StalledTensors {
         earlier + usize::from(!self.missing.is_empty())
     }
 
+    /// Returns the few ranks that wait for tensors which no other rank has submitted, while all others wait for theirs; `None` if some
+    /// of this many ranks are not missing, or they are not divided into these two.
+    pub(super) fn divided(&self, ranks: usize) -> Option<BTreeSet<u32>> {
+        let mut sides: BTreeMap<&str, BTreeSet<u32>> = BTreeMap::new();
+        for (rank, tensors) in &self.tensors {
+            sides.entry(tensors).or_default().insert(*rank);
+        }
+        let is_whole = self.missing.len() == ranks && self.tensors.len() == ranks;
+        let few = sides.values().min_by_key(|side| side.len())?;
+        (is_whole && sides.len() == 2 && few.len() * 2 < ranks).then(|| few.clone())
+    }
+
     /// Adds what another file says.
     pub(super) fn merge(&mut self, other: Self) {
         if other.reports() > self.reports() {
             self.earlier = other.earlier;
         }
         self.missing.extend(other.missing);
+        self.tensors.extend(other.tensors);
     }
 }
 
@@ -111,5 +134,29 @@ mod tests {
         );
         stalled.step();
         assert_eq!(report(&mut stalled, 5), 2);
+    }
+
+    #[test]
+    fn a_rank_that_waits_for_other_tensors_than_all_others_is_told_from_them() {
+        let divided = |rows: &[&str]| {
+            let mut stalled = StalledTensors::default();
+            stalled.read("One or more tensors were submitted to be reduced, gathered or x");
+            stalled.read("Missing ranks:");
+            rows.iter().for_each(|row| stalled.read(row));
+            let few = stalled.divided(4)?;
+            Some(few.into_iter().collect::<Vec<_>>())
+        };
+        let rows = [
+            "0: [m.loss]",
+            "1: [m.loss]",
+            "2: [g.a, g.b ...]",
+            "3: [m.loss]",
+        ];
+        assert_eq!(divided(&rows), Some(vec![2]));
+        assert_eq!(divided(&rows[..3]), None);
+        let halves = ["0: [m.loss]", "1: [g.a]", "2: [g.a]", "3: [m.loss]"];
+        assert_eq!(divided(&halves), None);
+        let three = ["0: [m.loss]", "1: [m.top]", "2: [g.a]", "3: [m.loss]"];
+        assert_eq!(divided(&three), None);
     }
 }

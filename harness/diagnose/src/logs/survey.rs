@@ -244,7 +244,7 @@ impl Survey {
             Some(writer) if writer == rank => {}
             _ => return,
         }
-        let is_arrival = arrival(&line.text, Some(rank)).is_some();
+        let is_arrival = arrival(&line.text, Some(rank), owner).is_some();
         if !is_arrival {
             line.text = Cow::Owned(line.text[end..].to_owned());
         }

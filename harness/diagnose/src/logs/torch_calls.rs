@@ -30,6 +30,8 @@ pub(super) const CALLS: &[&str] = &[
 pub(super) fn call_of(function: &str) -> Option<(String, Nature)> {
     let nature = match function {
         "destroy_process_group" => Nature::Destroy,
+        // SGLang's own broadcast of requests.
+        "broadcast_pyobj" => return Some(("broadcast".to_owned(), nature("broadcast"))),
         _ => nature(CALLS.iter().find(|call| **call == function)?),
     };
     Some((function.to_owned(), nature))

@@ -14,8 +14,14 @@ impl Rules<'_> {
             let logged = self.job.ranks.get(rank);
             logged.is_some_and(|logged| logged.gave_up())
         };
-        let is_few = report.missing.len() * 2 < self.job.least_size() as usize;
-        if !is_few || report.missing.iter().any(has_failed) {
+        let has_finished = |rank: &u32| {
+            let logged = self.job.ranks.get(rank);
+            logged.is_some_and(|logged| logged.log.is_finished)
+        };
+        let all = report.expected.max(self.job.least_size() as usize);
+        let is_few = report.missing.len() * 2 < all;
+        let missing = || report.missing.iter();
+        if !is_few || missing().any(has_failed) || missing().any(has_finished) {
             return None;
         }
         let culprits: Vec<Rank> = report.missing.iter().copied().map(Rank).collect();
@@ -47,5 +53,16 @@ mod tests {
         // It has timed out itself.
         let all = format!("{both}{}", report(1));
         assert_eq!(said(&all), (HangKind::Unknown, vec![]));
+    }
+
+    #[test]
+    fn a_rank_without_lines_may_be_missing_in_the_analysis_of_dumps() {
+        let analysis = |missing: &str| {
+            format!(
+                "loaded 4 files in 0.4s\nNot all ranks joining collective, sequence number: 31\ncollective: nccl:all_reduce\nmissing ranks: {missing}\nexpected ranks: {{0, 1, 2, 3}}\n"
+            )
+        };
+        assert_eq!(said(&analysis("{3}")), (HangKind::Behind, vec![3]));
+        assert_eq!(said(&analysis("{2, 3}")), (HangKind::Unknown, vec![]));
     }
 }

@@ -2,12 +2,15 @@
 //! likely.
 
 mod by_rules;
+mod claims;
 mod compared;
 mod counted;
 mod evicted;
 mod failure_table;
+mod group_creations;
 mod group_members;
 mod lagging;
+mod message_timeouts;
 mod node;
 mod places;
 mod process_table;
@@ -18,6 +21,7 @@ mod stuck;
 mod teardown;
 mod told;
 mod traced;
+mod unconnected;
 mod unique_id;
 mod without_error;
 mod works;
@@ -43,7 +47,7 @@ pub(super) fn verdict(job: &Job) -> Option<Diagnosis> {
         job,
         evidence: &evidence,
     };
-    if !rules.is_troubled() {
+    if job.has_ended_well() || !rules.is_troubled() {
         return None;
     }
     let by_rules = diagnose(&evidence);
@@ -55,10 +59,13 @@ pub(super) fn verdict(job: &Job) -> Option<Diagnosis> {
         .or_else(|| rules.evicted())
         .or_else(|| rules.port_in_use())
         .or_else(|| Some(by_rules.clone()).filter(says_itself))
+        .or_else(|| rules.claimed_twice(&by_rules))
+        .or_else(|| rules.claimed_sizes())
         .or_else(|| rules.fingerprints())
         .or_else(|| rules.compared())
         .or_else(|| rules.named_by_barrier())
         .or_else(|| rules.stalled())
+        .or_else(|| rules.unconnected(&by_rules))
         .or_else(|| rules.counted())
         .or_else(|| rules.recorded())
         .or_else(|| rules.lagging())
@@ -70,8 +77,12 @@ pub(super) fn verdict(job: &Job) -> Option<Diagnosis> {
         .or_else(|| rules.left())
         .or_else(|| rules.ended_first())
         .or_else(|| rules.unresponsive())
+        .or_else(|| rules.message_timeouts())
         .or_else(|| rules.silent())
+        .or_else(|| rules.unsigned())
         .or_else(|| rules.teardown())
+        .or_else(|| rules.group_creations())
+        .or_else(|| rules.group_numbers())
         .or_else(|| rules.group_members())
         .or_else(|| rules.communicator_sizes())
         .or_else(|| rules.about_others())
@@ -149,9 +160,12 @@ impl Rules<'_> {
             || timed_out()
             || ended()
             || accused()
+            || !self.job.lines.bootstrap.is_well()
             || self.teardown().is_some()
             || self.traced().is_some()
             || self.stalled().is_some()
+            || self.lagging().is_some()
+            || self.message_timeouts().is_some()
             || self.stopped_processes().is_some()
             || !self.job.lines.dead_workers.lines.ranks.is_empty()
             || (raised() && !self.is_over())

@@ -4,15 +4,64 @@ use std::collections::BTreeSet;
 
 use super::Rules;
 use crate::logs::logged::Logged;
+use crate::logs::phase::{Edge, Mark, Nature};
 use crate::logs::watchdog::WORLD;
 use allranks_model::diagnosis::rank_set::named;
 use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
 use allranks_model::names::Rank;
 
+/// Ranks that must have timed out for the one that signs no line to be told from them.
+const SIGNED: usize = 3;
 /// Ranks that a world must have for one of them to be told from the rest.
 const LEAST: usize = 3;
 
 impl Rules<'_> {
+    /// Finds rank 0 where it signs no line: all others have timed out in one collective of the world, and unsigned lines show that it
+    /// was at work until then. Other loggers than NCCL's often write on rank 0 only, and without its number. The log must go on after the
+    /// timeouts: where it is cut, rank 0 may have timed out, too.
+    pub(super) fn unsigned(&self) -> Option<Diagnosis> {
+        let stray = &self.job.stray;
+        let is_own = |(mark, _): &(Mark, _)| mark.edge == Edge::Begin && mark.nature == Nature::Own;
+        let is_at_work = stray.step.is_some() || stray.marks.last().is_some_and(is_own);
+        let goes_on = !self.job.lines.launcher.exits.is_empty() || {
+            let mut errors = stray.final_errors();
+            errors.next().is_some()
+        };
+        let has_failed = || {
+            let exit = self.job.lines.launcher.exits.get(&0);
+            let mut errors = stray.final_errors();
+            exit.is_some_and(|code| *code != -15)
+                || errors.any(|error| error.to_lowercase().contains("rank 0"))
+        };
+        if self.job.absent() != [Rank(0)] || !is_at_work || !goes_on || has_failed() {
+            return None;
+        }
+        let number = |logged: &Logged| {
+            let works = logged.log.watchdog.groups.get(WORLD)?;
+            works.timed_out.as_ref().map(|work| work.number)
+        };
+        let ranks = &self.job.ranks;
+        let work = number(ranks.values().next()?)?;
+        let is_same = ranks.values().all(|logged| number(logged) == Some(work));
+        if ranks.len() < SIGNED || !is_same {
+            return None;
+        }
+        let victims: Vec<Rank> = ranks.keys().copied().map(Rank).collect();
+        let summary = format!(
+            "rank 0 has not come to work {work} of group {WORLD}, in which all others timed out"
+        );
+        let facts = vec![
+            format!(
+                "{} timed out in work {work}, and rank 0 did not",
+                named(&victims)
+            ),
+            "lines that no rank signs show what it did".to_owned(),
+        ];
+        let (kind, confidence) = (HangKind::Behind, Confidence::Likely);
+        let found = self.diagnosis(kind, confidence, vec![Rank(0)], summary, facts);
+        Some(Diagnosis { victims, ..found })
+    }
+
     /// Finds the only rank of the world that has not timed out where all others have: it has not come to a collective. A rank of
     /// which there are no logs may have timed out, too. All others are in one collective of the world, or in collectives of smaller
     /// groups: then each of those waits for one that waits elsewhere, or for the rank.
@@ -107,5 +156,26 @@ mod tests {
         assert_eq!(said(&mixed), (HangKind::Unknown, vec![]));
         let two_silent = format!("{two}[rank2]: step 3\n[rank3]: step 3\n");
         assert_eq!(said(&two_silent), (HangKind::Unknown, vec![]));
+    }
+
+    #[test]
+    fn rank_0_that_signs_no_line_is_at_work_while_all_others_time_out() {
+        let works = "epoch 2 iter 3400\nRunning evaluation...\n";
+        let down = "RuntimeError: NCCL communicator was aborted on rank 3.\n";
+        let others = [timed_out(1, 7), timed_out(2, 7), timed_out(3, 7)].concat();
+        let all = format!("{works}{others}{down}");
+        assert_eq!(said(&all), (HangKind::Behind, vec![0]));
+        // The log is cut, or nothing shows that rank 0 wrote it, or it has failed, too.
+        let cut = format!("{works}{others}");
+        assert_eq!(said(&cut), (HangKind::Unknown, vec![]));
+        assert_eq!(
+            said(&format!("{others}{down}")),
+            (HangKind::Unknown, vec![])
+        );
+        let failed = format!("{all}RuntimeError: NCCL communicator was aborted on rank 0.\n");
+        assert_eq!(said(&failed), (HangKind::Unknown, vec![]));
+        // Rank 2 may be where nobody has kept the lines.
+        let two = format!("{works}{}{}{down}", timed_out(1, 7), timed_out(3, 7));
+        assert_eq!(said(&two), (HangKind::Unknown, vec![]));
     }
 }

@@ -1,0 +1,133 @@
+//! Reads which rank each process claims to be, and of how many, where its own file says one such: `rank 2 / 4`, `WORLD_SIZE=4 RANK=2`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use super::environment::Environment;
+use super::pattern::pattern;
+
+/// The claims of the processes of a job.
+#[derive(Clone, Debug, Default)]
+pub(super) struct RankClaims {
+    /// The claims in the source that is read: rank, and number of ranks.
+    here: BTreeSet<(u32, u32)>,
+    /// The only claim of each source that was read.
+    all: Vec<(u32, u32)>,
+}
+
+static CLAIM: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    pattern(
+        r"(?i)(?:\b(?P<other>[a-z]+)[ _-])?\brank[ =:]*(?P<rank>\d+)(?: ?/ ?| of | out of |,? (?:in )?(?:the )?world[_ ]?size[ =:]*)(?P<size>\d+)\b",
+    )
+});
+/// Words before `rank` that leave it the rank in the world.
+const WORLD: &[&str] = &["global", "world", "my", "am", "is", "as", "for", "process"];
+
+impl RankClaims {
+    /// Reads the next line.
+    pub(super) fn read(&mut self, text: &str) {
+        let claim = match (text.contains("RANK="), text.contains("ank")) {
+            (true, _) => {
+                let mut environment = Environment::default();
+                environment.read(text);
+                environment.rank.zip(environment.world_size)
+            }
+            (false, true) => claim(text),
+            (false, false) => None,
+        };
+        self.here.extend(claim.filter(|(rank, size)| rank < size));
+    }
+
+    /// Ends the reading of a source. One in which several ranks are claimed is not that of a process.
+    pub(super) fn close(&mut self) {
+        let here = std::mem::take(&mut self.here);
+        if here.len() == 1 {
+            self.all.extend(here);
+        }
+    }
+
+    /// Adds what other sources say.
+    pub(super) fn merge(&mut self, other: Self) {
+        self.all.extend(other.all);
+    }
+
+    /// Returns the rank that two sources claim, and the one that none claims, if there are as many sources as ranks, and all others
+    /// are claimed once.
+    pub(super) fn twice(&self) -> Option<(u32, u32)> {
+        let size = self.all.first()?.1;
+        let is_whole = self.all.len() == size as usize;
+        if !is_whole || self.all.iter().any(|(_, one)| *one != size) {
+            return None;
+        }
+        let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
+        for (rank, _) in &self.all {
+            *counts.entry(*rank).or_default() += 1;
+        }
+        let mut absent = (0..size).filter(|rank| !counts.contains_key(rank));
+        let (missing, None) = (absent.next()?, absent.next()) else {
+            return None;
+        };
+        let (twice, _) = counts.iter().find(|(_, count)| **count == 2)?;
+        Some((*twice, missing))
+    }
+}
+
+/// Returns the rank in the world, and the number of ranks, that a line claims for its writer; `None` if it claims none.
+fn claim(text: &str) -> Option<(u32, u32)> {
+    let mut found = CLAIM.as_ref()?.captures_iter(text);
+    let (only, None) = (found.next()?, found.next()) else {
+        return None;
+    };
+    let other = only.name("other").map(|word| word.as_str().to_lowercase());
+    let is_world = other.is_none_or(|word| WORLD.contains(&word.as_str()));
+    let number = |name: &str| only[name].parse().ok();
+    is_world.then(|| number("rank").zip(number("size")))?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn claims_are_read() {
+        for (text, expected) in [
+            (
+                "nodeB: local_rank 1 -> rank 2 / 4, init file://x",
+                Some((2, 4)),
+            ),
+            ("gpu-b:7730 rank 1 of 4, waiting for others", Some((1, 4))),
+            (
+                "MASTER_PORT=29400 WORLD_SIZE=4 RANK=1 python a.py",
+                Some((1, 4)),
+            ),
+            ("TP rank 1/8", None),
+            ("local_rank 1 of 8", None),
+            ("rank 9 of 8", None),
+            ("LOCAL_RANK=1 WORLD_SIZE=4", None),
+        ] {
+            let mut claims = RankClaims::default();
+            claims.read(text);
+            assert_eq!(claims.here.pop_first(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_rank_that_two_of_all_claim_is_found() {
+        let twice = |ranks: &[u32]| {
+            let mut claims = RankClaims::default();
+            for rank in ranks {
+                claims.read(&format!("rank {rank} of 4"));
+                claims.close();
+            }
+            claims.twice()
+        };
+        assert_eq!(twice(&[0, 1, 2, 2]), Some((2, 3)));
+        assert_eq!(twice(&[0, 1, 2, 3]), None);
+        assert_eq!(twice(&[0, 1, 2]), None);
+        // Each rank has two files, or some have.
+        assert_eq!(twice(&[0, 0, 1, 1]), None);
+        assert_eq!(twice(&[0, 1, 2, 3, 3]), None);
+    }
+}
