@@ -39,6 +39,8 @@ struct MainThread {
     innermost: Option<Option<String>>,
     /// Whether it runs, and keeps Python's lock: what waits for a device gives the lock up.
     has_lock: bool,
+    /// Whether it waits for another thread of its process.
+    waits: bool,
     /// Whether a frame is in `torch.distributed`.
     is_in_torch: bool,
     /// Whether a call of `torch.distributed` is noted.
@@ -53,11 +55,13 @@ static TITLE: LazyLock<Option<Regex>> = LazyLock::new(|| {
 static PROCESS: LazyLock<Option<Regex>> = LazyLock::new(|| pattern(r"^Process (\d+): "));
 static THREAD: LazyLock<Option<Regex>> =
     LazyLock::new(|| pattern(r#"^Thread \S+ \(([^)]*)\)(?:: "(\w+)")?"#));
-static FRAME: LazyLock<Option<Regex>> =
-    LazyLock::new(|| pattern(r"^ {4}(\w+) \(\S*torch/distributed/distributed_c10d\.py:\d+\)"));
+static FRAME: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    pattern(r"^ {4}(?:[\w<>]+\.)*(\w+) \(\S*torch/distributed/distributed_c10d\.py:\d+\)")
+});
 static LOCAL: LazyLock<Option<Regex>> =
     LazyLock::new(|| pattern(r"\s--local[-_]rank[= ](\d+)(?:\s|$)"));
-static ANY_FRAME: LazyLock<Option<Regex>> = LazyLock::new(|| pattern(r"^ {4}(\w+) \((\S+:\d+)\)"));
+static ANY_FRAME: LazyLock<Option<Regex>> =
+    LazyLock::new(|| pattern(r"^ {4}(?:[\w<>]+\.)*(\w+) \((\S+:\d+)\)"));
 static PEER: LazyLock<Option<Regex>> = LazyLock::new(|| pattern(r"^\s+(?:dst|src): (\d+)$"));
 
 /// Files in whose innermost frame a thread works with the disk, the network or a process, and does not wait for a device. A line of
@@ -78,6 +82,11 @@ const HOST: &[&str] = &[
     "shutil.py:",
     "json/",
 ];
+
+/// Files of Python in which a thread waits for another one of its process: what it waits for, the frame outside them shows.
+const WAITING: &[&str] = &["threading.py:", "queue.py:"];
+/// What is in the names of files that load data, in which a thread that waits for another one waits for data.
+const LOADERS: &[&str] = &["/data/", "dataset", "dataloader", "data_loader"];
 
 /// What is in the names of files in whose innermost frame a thread may wait for a device although it keeps Python's lock.
 pub(super) const DEVICE: &[&str] = &["torch", "triton", "cuda", "nccl", "npu", "xpu", "kernel"];
@@ -156,11 +165,17 @@ impl CallStacks {
         thread.is_in_torch |= (text.contains(" (torch/distributed/")
             || text.contains("/torch/distributed/"))
             && !is_checkpoint();
-        if thread.innermost.is_none()
-            && let Some(frame) = found(&ANY_FRAME)
+        let frame = found(&ANY_FRAME).filter(|_| thread.innermost.is_none());
+        let is_waiting = |place: &str| WAITING.iter().any(|file| place.contains(file));
+        if let Some(frame) = &frame
+            && !thread.has_lock
+            && is_waiting(&frame[2])
         {
+            thread.waits = true;
+        } else if let Some(frame) = frame {
             let is_off_device = || !DEVICE.iter().any(|word| frame[2].contains(word));
-            let is_own = works_on_host(&frame[2]) || (thread.has_lock && is_off_device());
+            let loads = thread.waits && LOADERS.iter().any(|word| frame[2].contains(word));
+            let is_own = loads || works_on_host(&frame[2]) || (thread.has_lock && is_off_device());
             let file = frame[2].rsplit('/').next().unwrap_or_default();
             thread.innermost = Some(is_own.then(|| format!("{} ({file})", &frame[1])));
         }
@@ -227,6 +242,19 @@ mod tests {
             );
             read(&text).get(&5).map(|mark| mark.name.clone())
         };
+        assert_eq!(
+            stack("wait (threading.py:302)\n    get (queue.py:170)\n    __next__ (fairseq/data/iterators.py:648)")
+                .as_deref(),
+            Some("__next__ (iterators.py:648)")
+        );
+        assert_eq!(
+            stack("wait (threading.py:302)\n    join (train.py:64)"),
+            None
+        );
+        assert_eq!(
+            stack("Popen._try_wait (subprocess.py:2004)").as_deref(),
+            Some("_try_wait (subprocess.py:2004)")
+        );
         assert_eq!(
             stack("__exit__ (torch/serialization.py:465)").as_deref(),
             Some("__exit__ (serialization.py:465)")

@@ -13,6 +13,9 @@ use super::line::RANKS;
 
 static RANK: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"(?i)(?:^|[^a-z])rank[-_. ]?(\d+)(?:\D|$)").ok());
+/// The name of a folder of one rank's files; the name of a job's folder may say more, and name a rank for another reason.
+static FOLDER: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r"(?i)^(?:global[-_])?rank[-_. ]?(\d+)$").ok());
 static WORKER: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"(?i)(?:^|[^a-z])(?:worker|trainer)[-_. ]?(\d+)(?:\D|$)").ok());
 static NUMBER: LazyLock<Option<Regex>> = LazyLock::new(|| {
@@ -80,8 +83,7 @@ fn names(path: &Path) -> (Option<&str>, Option<&str>) {
 /// Returns the number beside the word `rank` in a name.
 pub(super) fn named_rank(path: &Path) -> Option<u32> {
     let (name, folder) = names(path);
-    let by = |name: Option<&str>| captured(&RANK, name?);
-    by(name).or_else(|| by(folder))
+    captured(&RANK, name?).or_else(|| captured(&FOLDER, folder?))
 }
 
 /// Returns the number that a name has where others have their rank.
@@ -123,6 +125,7 @@ mod tests {
             ("logs/rank_3.txt", Some(3)),
             ("run-rank-12.out", Some(12)),
             ("rank1/train.log", Some(1)),
+            ("stopped_on_rank1/train.log", None),
             ("job.log", None),
             ("frank.log", None),
             ("llamafactory_7396.log", None),
