@@ -77,6 +77,8 @@ def kind_of_place(frame: FrameType | None) -> str:
         return "backward"
     if (own is frame or names and "/torch/" in names[0]) and waits_for_device(own):
         return "device"
+    if any(name.endswith("/torch/futures/__init__.py") for name in names):
+        return "requests"  # the answer of a call by RPC: another rank has it
     if names and "/torch/" in names[0]:
         return "torch"
     if any(name.endswith("/subprocess.py") for name in names):

@@ -30,7 +30,7 @@ pub enum OwnWait {
     /// An event loop that sleeps although callbacks are ready.
     #[serde(rename = "unwoken event loop")]
     UnwokenEventLoop,
-    /// A wait for requests from outside of the job.
+    /// A wait for requests from outside of the job, or for answers of other ranks.
     #[serde(rename = "requests")]
     Requests,
     /// A lock, a queue, or a process of multiprocessing.
