@@ -57,8 +57,8 @@ pub(crate) fn other_key(evidence: &HangEvidence) -> Option<Diagnosis> {
     )
 }
 
-/// Returns the keys that a rank waits for, and those that all others have waited for in their place; `None` if it waits for none, or if
-/// they have not all waited for the same.
+/// Returns the keys that a rank waits for, and those that all others have waited for in their place; `None` if it waits for none, if
+/// they have not all waited for the same, or if one of them is in code of its own.
 fn theirs<'a>(
     evidence: &'a HangEvidence,
     state: &'a RankState,
@@ -94,7 +94,10 @@ fn theirs<'a>(
             .iter()
             .filter(|other| other.rank != state.rank)
     };
-    (others().count() > 1 && others().all(is_same)).then_some((own, theirs))
+    // One that is in code of its own may set the key later.
+    let is_busy = |other: &RankState| matches!(other.now(), Some(EventKind::Own(_)));
+    let is_theirs = others().count() > 1 && others().all(|other| is_same(other) && !is_busy(other));
+    is_theirs.then_some((own, theirs))
 }
 
 #[cfg(test)]
@@ -154,6 +157,14 @@ mod tests {
         let mut set = readers([&["v/a"], &["v/a"], &["v/b"]], alone);
         set[0].keys_set = keys("v/b");
         assert_ne!(verdict(set).1, [2]);
+        // Another rank works, and may set it.
+        let mut busy = readers([&["v/a"], &["v/a"], &["v/b"]], alone);
+        let works = rank(0, [("rollout.py:9", EventKind::Own("`step()`".to_owned()))]);
+        busy[0] = RankState {
+            reads: busy[0].reads.clone(),
+            ..works
+        };
+        assert_ne!(verdict(busy).1, [2]);
     }
 
     #[test]

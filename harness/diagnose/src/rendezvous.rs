@@ -340,14 +340,21 @@ impl Participants<'_> {
 
     /// Returns true if ranks wait in init at several endpoints, and at one of them at least all missing ranks may still come: as many
     /// ranks are in no init. The ranks that wait there can then finish it, and go on to the next. Programs make worlds of some of
-    /// their ranks, one after another, in each of which a rank has another number.
+    /// their ranks, one after another, in each of which a rank has another number. If all wait at one endpoint, and others have met
+    /// elsewhere, only ranks that have come to no init at all may come.
     fn makes_several_worlds(&self) -> bool {
         let may_come = |state: &&RankState| {
             let will_init = |coming: &[TraceEvent]| coming.iter().any(|event| is_init(&event.what));
             let waits = state.now().is_some_and(is_init);
             state.is_there() && !waits && !failed(state) && state.coming().is_none_or(will_init)
         };
-        let free = self.evidence.ranks.iter().filter(may_come).count();
+        let free = self.evidence.ranks.iter().filter(may_come);
+        let is_new = |state: &&RankState| {
+            let mut all = self.participants.iter();
+            all.all(|one| one.state.rank != state.rank)
+        };
+        let new = free.clone().filter(is_new).count();
+        let free = free.count();
         let mut waiting: BTreeMap<&str, (usize, u32)> = BTreeMap::new();
         for one in self.participants.iter().filter(|one| one.waits) {
             let place = waiting.entry(&one.rendezvous.place).or_default();
@@ -355,7 +362,13 @@ impl Participants<'_> {
         }
         let lacks = |(here, size): &(usize, u32)| (*size as usize).saturating_sub(*here);
         let mut lacking = waiting.values().map(lacks);
-        waiting.len() > 1 && lacking.any(|lacking| (1..=free).contains(&lacking))
+        let places = self.participants.iter();
+        let places: BTreeSet<&str> = places.map(|one| one.rendezvous.place.as_str()).collect();
+        match (waiting.len(), places.len()) {
+            (0, _) | (1, 1) => false,
+            (1, _) => lacking.any(|lacking| (1..=new).contains(&lacking)),
+            (_, _) => lacking.any(|lacking| (1..=free).contains(&lacking)),
+        }
     }
 
     /// Finds ranks that meet at another endpoint than the others.

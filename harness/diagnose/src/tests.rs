@@ -552,6 +552,26 @@ fn ranks_that_wait_for_one_still_under_way_make_worlds_of_their_own() {
 }
 
 #[test]
+fn a_rank_that_waits_beside_a_world_that_has_met_waits_for_one_that_has_come_nowhere() {
+    let met = |number: u32| RankState {
+        done: vec![rendezvous(number, 2, 29500)],
+        ..rank(number)
+    };
+    let waiting = inside(rank(3), rendezvous(1, 2, 29600));
+    let loads = inside(rank(2), event(EventKind::Own("loads".into())));
+    let found = diagnose(&job(vec![met(0), met(1), loads, waiting.clone()]));
+    assert_ne!(found.kind, HangKind::PortMismatch, "{found:?}");
+    assert_eq!(found.culprits, []);
+    // All others have met.
+    let met_too = RankState {
+        done: vec![rendezvous(2, 3, 29500)],
+        ..rank(2)
+    };
+    let ranks = vec![met(0), met(1), met_too, waiting];
+    assert_ne!(diagnose(&job(ranks)).culprits, []);
+}
+
+#[test]
 fn a_rank_that_has_no_place_in_the_world_is_told_from_one_that_claims_another() {
     let all_too_small: Vec<RankState> = (0..3)
         .map(|number| inside(rank(number), rendezvous(number, 2, 1)))
