@@ -416,6 +416,22 @@ impl Participants<'_> {
             let summary = format!("{named_ranks} use a {what} each: {}", places.join(", "));
             return Some(self.verdict(kind, Vec::new(), summary));
         }
+        // Those that have not come yet decide which place is that of the majority.
+        let sizes = self.participants.iter();
+        let size = sizes.map(|one| one.rendezvous.world_size).max();
+        let is_open = size.is_some_and(|size| self.participants.len() < size as usize);
+        if is_open && culprits.len() == self.participants.len() {
+            let summary = format!(
+                "{named_ranks} use different {what}s: {}",
+                places.join(" and ")
+            );
+            let found = self.verdict(kind, Vec::new(), summary);
+            let confidence = Confidence::Likely;
+            return Some(Diagnosis {
+                confidence,
+                ..found
+            });
+        }
         let summary = format!(
             "{named_ranks} {} another {what} than the rest: {}{elsewhere}",
             verb(&culprits, "uses", "use"),

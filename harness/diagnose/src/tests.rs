@@ -552,6 +552,16 @@ fn ranks_that_wait_for_one_still_under_way_make_worlds_of_their_own() {
 }
 
 #[test]
+fn of_two_places_none_is_wrong_before_a_third_rank_has_come() {
+    let at = |number: u32, port: u16| inside(rank(number), rendezvous(number, 3, port));
+    let found = diagnose(&job(vec![at(0, 29500), at(2, 29600)]));
+    let told = (found.kind, found.confidence, found.culprits.len());
+    assert_eq!(told, (HangKind::PortMismatch, Confidence::Likely, 0));
+    let three = vec![at(0, 29500), at(1, 29500), at(2, 29600)];
+    assert_eq!(verdict(&job(three)), (HangKind::PortMismatch, vec![2]));
+}
+
+#[test]
 fn a_rank_that_waits_beside_a_world_that_has_met_waits_for_one_that_has_come_nowhere() {
     let met = |number: u32| RankState {
         done: vec![rendezvous(number, 2, 29500)],

@@ -338,6 +338,14 @@ impl WorldDetector {
         if blamed.is_empty() || blamed.len() < verdict.culprits.len() {
             return None;
         }
+        // A rank in a call of another world waits for ranks itself.
+        let is_in_call = |process: &&RankProcess| {
+            let trace = process.call_trace.as_ref();
+            trace.is_some_and(|trace| trace.inside.is_some()) && !is_silent(process)
+        };
+        if blamed.iter().any(is_in_call) {
+            return None;
+        }
         let times = (blamed.iter()).map(|process| self.patiences_for(process, &evidence));
         let times: Option<Vec<u32>> = times.collect();
         let times = times?.into_iter().max()?;
