@@ -77,8 +77,9 @@ def kind_of_place(frame: FrameType | None) -> str:
         return "backward"
     if (own is frame or names and "/torch/" in names[0]) and waits_for_device(own):
         return "device"
+    # The answer of a call by RPC: another rank has it.
     if any(name.endswith("/torch/futures/__init__.py") for name in names):
-        return "requests"  # the answer of a call by RPC: another rank has it
+        return "requests"
     if names and "/torch/" in names[0]:
         return "torch"
     if any(name.endswith("/subprocess.py") for name in names):
