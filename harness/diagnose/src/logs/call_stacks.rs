@@ -24,6 +24,8 @@ pub(super) struct CallStacks {
     title: Option<u32>,
     /// The rank whose lines the stack is in; `None` if they are no rank's.
     writer: Option<u32>,
+    /// Whether the stack of a process has been read.
+    has_process: bool,
     /// The rank of the process whose stack the lines are of.
     rank: Option<u32>,
     /// The number within the host that the command line of that process has.
@@ -119,7 +121,8 @@ impl CallStacks {
                 self.local = found(&LOCAL).and_then(|local| local[1].parse().ok());
                 let told = || process_of_command(text).map(|(rank, _)| rank);
                 let title = self.title.take();
-                // Of a file that has the rank in its name, all stacks are of that rank.
+                // The first process of a file that has a rank in its name is that rank; others may be its children.
+                let owner = owner.filter(|_| !std::mem::replace(&mut self.has_process, true));
                 self.rank = title
                     .or_else(|| rank_of(&process[1]))
                     .or_else(told)
@@ -284,6 +287,21 @@ mod tests {
         assert_eq!(text("active", "xgrammar/compiler.py"), None);
         assert_eq!(text("active+gil", "torch/cuda/__init__.py"), None);
         assert_eq!(text("idle", "threading.py"), None);
+    }
+
+    #[test]
+    fn the_first_process_of_a_ranks_file_is_that_rank() {
+        let mut stacks = CallStacks::default();
+        let process = |pid: u32, call: &str| {
+            format!(
+                "Process {pid}: python a.py\nThread {pid} (idle): \"MainThread\"\n    {call} (torch/distributed/distributed_c10d.py:7)\n"
+            )
+        };
+        let text = [process(91, "barrier"), process(92, "broadcast")].concat();
+        text.lines()
+            .for_each(|line| stacks.read(line, None, Some(3), |_| None));
+        stacks.end();
+        assert_eq!(stacks.ranks[&3].name, "barrier");
     }
 
     #[test]
