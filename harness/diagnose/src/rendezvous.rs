@@ -364,11 +364,12 @@ impl Participants<'_> {
         let mut lacking = waiting.values().map(lacks);
         let places = self.participants.iter();
         let places: BTreeSet<&str> = places.map(|one| one.rendezvous.place.as_str()).collect();
-        match (waiting.len(), places.len()) {
-            (0, _) | (1, 1) => false,
-            (1, _) => lacking.any(|lacking| (1..=new).contains(&lacking)),
-            (_, _) => lacking.any(|lacking| (1..=free).contains(&lacking)),
-        }
+        let coming = match (waiting.len(), places.len()) {
+            (2.., _) => free,
+            (_, 2..) => new,
+            (_, _) => 0,
+        };
+        lacking.any(|lacking| (1..=coming).contains(&lacking))
     }
 
     /// Finds ranks that meet at another endpoint than the others.

@@ -146,10 +146,8 @@ class CallTrace:
         self.inside: dict[int, Inside] = {}
         #: Group key -> number of its collectives so far.
         self.counts: dict[str, int] = {}
-        #: Group key, whether it is sent, peer and tag -> number of such messages so far; empty once there are too many.
-        self.messages: dict[tuple[str, bool, int | None, int], int] = {}
-        #: Whether there have been more sorts than are counted.
-        self.has_too_many_messages = False
+        #: Group key, whether it is sent, peer and tag -> number of such messages so far; None once there are too many.
+        self.messages: dict[tuple[str, bool, int | None, int], int] | None = {}
         #: Group key -> name and global ranks of its members.
         self.groups: dict[str, tuple[str, list[int]]] = {}
         #: Keys of the groups that calls have named.
@@ -424,13 +422,12 @@ class CallTrace:
     def next_message(self, key: tuple[str, bool, int | None, int]) -> int | None:
         """Counts a message of a sort; returns its number, from 0; None once there were too many sorts."""
         with self.lock:
-            number = self.messages.get(key, 0)
-            if self.has_too_many_messages:
+            if self.messages is None:
                 return None
+            number = self.messages.get(key, 0)
             self.messages[key] = number + 1
             if len(self.messages) > MESSAGES:
-                self.has_too_many_messages = True
-                self.messages = {}
+                self.messages = None
             return number
 
     def add_group(self, key: str, name: str, members: list[int]) -> None:
@@ -561,7 +558,7 @@ class CallTrace:
                 "moves": self.moves,
                 "epoch": self.epoch,
                 "dropped": self.dropped + left_out,
-                "messages": [[*key, count] for key, count in self.messages.items()],
+                "messages": [[*key, count] for key, count in (self.messages or {}).items()],
                 "errors": self.errors,
                 "retries": self.retries,
                 "failing_since": self.failing_since,

@@ -68,8 +68,8 @@ impl Environment {
             self.world_size = Some(size);
         }
         // A later URL is that of another world beside the first, as are those of engines.
-        if self.place().is_none()
-            && text.contains("tcp://")
+        if text.contains("tcp://")
+            && self.place().is_none()
             && let Some(found) = URL.as_ref().and_then(|url| url.captures(text))
             && let Ok(port) = found["port"].parse()
         {

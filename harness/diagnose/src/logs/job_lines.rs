@@ -47,8 +47,8 @@ pub(super) struct JobLines {
 }
 
 impl JobLines {
-    /// Reads the next line, which a rank has written if it is known. Dead workers are read apart, because the rank is not the same
-    /// there.
+    /// Reads the next line, which a rank has written if it is known. Dead workers are read apart: an engine that is one of several
+    /// numbers its own workers from 0.
     pub(super) fn read(&mut self, text: &str, rank: Option<u32>) {
         self.launcher.read(text);
         self.accusations.read(text, rank);

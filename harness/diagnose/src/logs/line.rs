@@ -49,7 +49,7 @@ static HEADER: LazyLock<Option<Regex>> = LazyLock::new(|| {
         r"^(?:",
         // 2026-11-20T14:00:00.123Z, in brackets or not; SGLang puts its ranks into the brackets.
         r"\[?(?P<year>\d{4})[-/](?P<month>\d\d)[-/](?P<day>\d\d)[T ,](?P<clock>\d\d:\d\d(?::\d\d)?(?:[.,]\d+)?)(?:Z|[+-]\d\d:?\d\d)?(?P<engine>(?: [A-Z]{2}\d+)+)?\]?[:,]?",
-// accelerate: 05/01/2026 10:00:00; rich: [05/01/26 10:00:00]; TensorRT-LLM: [05/01/2026-10:00:00].
+        // accelerate: 05/01/2026 10:00:00; rich: [05/01/26 10:00:00]; TensorRT-LLM: [05/01/2026-10:00:00].
         r"|\[?(?P<amonth>\d\d)/(?P<aday>\d\d)/(?P<ayear>(?:\d\d)?\d\d)[ -](?P<aclock>\d\d:\d\d:\d\d)\]?",
         // vLLM: INFO 12-02 10:11:02 parallel_state.py:250].
         r"|", level!(), r"\s+(?P<vmonth>\d\d)-(?P<vday>\d\d) (?P<vclock>\d\d:\d\d:\d\d(?:\.\d+)?)(?: \[?[\w./-]+:\d+\])?",

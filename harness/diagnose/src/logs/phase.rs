@@ -327,6 +327,7 @@ mod tests {
             &BEGIN,
             &END,
             &OVER,
+            &LAST,
             &CALL,
             &LOCATION,
             &DESTROY,

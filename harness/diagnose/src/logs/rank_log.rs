@@ -110,7 +110,7 @@ static ENDING: LazyLock<Option<Regex>> = LazyLock::new(|| {
 });
 static FINISHED: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(
-r"(?i)^\W*(?:training|finetuning|fine-tuning|job|run|evaluation|everything|all)(?: is| has| was)? ?(?:done|complete[d]?|finished|over)\b|\bexit(?:ed)?(?: with)?[ _]?(?:code|status)[=: ]+0\b|^(?:finished |ended |done |exit(?:ed|ing)? )(?:with )?(?:exit )?(?:code|status)[=: ] ?0\W*$|^\W*(?:process |rank |worker )?(?:exit|exited|finished)(?:,? exit| 0| cleanly| normally)?\W*$|\bmain\(\) returned\b|\ball (?:epochs|steps|iterations) (?:are )?(?:done|finished|completed?)\b|Trainer\.fit` stopped|Application startup complete|ready to roll",
+        r"(?i)^\W*(?:training|finetuning|fine-tuning|job|run|evaluation|everything|all)(?: is| has| was)? ?(?:done|complete[d]?|finished|over)\b|\bexit(?:ed)?(?: with)?[ _]?(?:code|status)[=: ]+0\b|^(?:finished |ended |done |exit(?:ed|ing)? )(?:with )?(?:exit )?(?:code|status)[=: ] ?0\W*$|^\W*(?:process |rank |worker )?(?:exit|exited|finished)(?:,? exit| 0| cleanly| normally)?\W*$|\bmain\(\) returned\b|\ball (?:epochs|steps|iterations) (?:are )?(?:done|finished|completed?)\b|Trainer\.fit` stopped|Application startup complete|ready to roll",
     )
     .ok()
 });

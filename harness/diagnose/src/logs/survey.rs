@@ -48,7 +48,7 @@ pub(super) struct Survey {
     /// The ranks that messages begin with where no header names one.
     signatures: Signatures,
     /// Whether the rank that a message begins with is the one that wrote it.
-    pub(super) is_signed: bool,
+    is_signed: bool,
     /// The dump of a flight recorder, or what is wrong with it.
     pub(super) dump: Option<Result<Dump, String>>,
 }
@@ -159,11 +159,11 @@ impl Survey {
             let line = LogLine::read(part);
             self.ranks.extend(line.rank);
             self.note_process(&line);
-            let mut signed = None;
-            if line.rank.is_none() && line.local_rank.is_none() && line.process.is_none() {
-                self.signatures.read(&line.text);
-                signed = signature(&line.text).map(|(rank, _)| rank);
-            }
+            let is_unsigned =
+                line.rank.is_none() && line.local_rank.is_none() && line.process.is_none();
+            let signed = is_unsigned
+                .then(|| self.signatures.read(&line.text))
+                .flatten();
             if let Some(writer) = origin.writer {
                 let rank = line.rank.or(signed);
                 self.writers.read(writer, rank, line.local_rank);

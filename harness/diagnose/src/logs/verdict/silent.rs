@@ -36,13 +36,11 @@ impl Rules<'_> {
         if self.job.absent() != [Rank(0)] || !is_at_work || !goes_on || has_failed() {
             return None;
         }
-        let number = |logged: &Logged| {
-            let works = logged.log.watchdog.groups.get(WORLD)?;
-            works.timed_out.as_ref().map(|work| work.number)
-        };
         let ranks = &self.job.ranks;
-        let work = number(ranks.values().next()?)?;
-        let is_same = ranks.values().all(|logged| number(logged) == Some(work));
+        let work = timed_out_work(ranks.values().next()?)?;
+        let is_same = ranks
+            .values()
+            .all(|logged| timed_out_work(logged) == Some(work));
         if ranks.len() < SIGNED || !is_same {
             return None;
         }
@@ -77,12 +75,10 @@ impl Rules<'_> {
         if !self.could_write(*silent) {
             return None;
         }
-        let number = |logged: &Logged| {
-            let works = logged.log.watchdog.groups.get(WORLD)?;
-            works.timed_out.as_ref().map(|work| work.number)
-        };
-        let numbers: BTreeSet<Option<i64>> =
-            waiting.iter().map(|(_, logged)| number(logged)).collect();
+        let numbers: BTreeSet<Option<i64>> = waiting
+            .iter()
+            .map(|(_, logged)| timed_out_work(logged))
+            .collect();
         let (here, others) = match (numbers.first().copied()?, numbers.len()) {
             (Some(work), 1) => {
                 let place = format!("work {work} of group {WORLD}");
@@ -111,6 +107,12 @@ impl Rules<'_> {
         let found = self.diagnosis(kind, confidence, culprits, summary, facts);
         Some(Diagnosis { victims, ..found })
     }
+}
+
+/// Returns the number of the work of the world that timed out on a rank; `None` if none did.
+fn timed_out_work(logged: &Logged) -> Option<i64> {
+    let works = logged.log.watchdog.groups.get(WORLD)?;
+    works.timed_out.as_ref().map(|work| work.number)
 }
 
 #[cfg(test)]

@@ -36,8 +36,8 @@ impl ProcessorTimes {
         }
     }
 
-    /// Returns true if the machine is why a rank in a step is late: the rank ran, and was kept waiting, or was ready to run for nearly
-    /// all of the time that has passed. A rank that polls for something that never comes is hardly ever ready.
+    /// Returns true if the machine is why a rank in a step is late: the rank ran, and was kept waiting, or was ready to run for three
+    /// quarters of the time that has passed. A rank that polls for something that never comes is hardly ever ready.
     pub(super) fn is_machine_late(self, passed: Duration) -> bool {
         let has_run = self.used * LEAST_RUN >= passed;
         (has_run && self.was_kept_waiting(passed)) || self.waited * 4 >= passed * 3

@@ -58,12 +58,6 @@ pub fn is_at_end(process: &RankProcess) -> bool {
     process.lives() && call_trace.is_some_and(|call_trace| call_trace.finished)
 }
 
-/// Returns true if all ranks but one have ended.
-pub fn is_one_left(ranks: &Ranks<'_>) -> bool {
-    let living = ranks.iter().filter(|(_, process)| process.lives());
-    ranks.len() > 1 && living.count() == 1
-}
-
 /// Returns true if a rank has been in one call, or in retries, for a moment.
 pub fn is_held(ranks: &Ranks<'_>) -> bool {
     held(ranks).next().is_some()

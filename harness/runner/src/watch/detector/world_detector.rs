@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use super::event::Event;
-use super::moves::{Calls, RankMoves, STANDSTILL, held, is_at_end, is_held, is_one_left};
+use super::moves::{Calls, RankMoves, STANDSTILL, held, is_at_end, is_held};
 use crate::watch::endpoints::hosts::Hosts;
 use crate::watch::endpoints::listeners::endpoints_without_listener;
 use crate::watch::endpoints::reach::Reach;
 use crate::watch::evidence::hang_evidence::{as_assigned, evidence, evidence_of_ranks};
 use crate::watch::evidence::world_view::{Ranks, WorldView};
-use crate::watch::ranks::rank_process::RankProcess;
+use crate::watch::ranks::rank_process::{RankProcess, is_one_left};
 use crate::watch::trace::call_trace::CallTrace;
 use crate::watch::trace::own_wait::OwnWait;
 use crate::watch::waits::below::Below;
@@ -338,14 +338,6 @@ impl WorldDetector {
         if blamed.is_empty() || blamed.len() < verdict.culprits.len() {
             return None;
         }
-        // A rank in a call of another world waits for ranks itself.
-        let is_in_call = |process: &&RankProcess| {
-            let trace = process.call_trace.as_ref();
-            trace.is_some_and(|trace| trace.inside.is_some()) && !is_silent(process)
-        };
-        if blamed.iter().any(is_in_call) {
-            return None;
-        }
         let times = (blamed.iter()).map(|process| self.patiences_for(process, &evidence));
         let times: Option<Vec<u32>> = times.collect();
         let times = times?.into_iter().max()?;
@@ -377,6 +369,7 @@ impl WorldDetector {
             has_news: awaits_news(evidence),
             has_work_below: self.below.has_worked_within(process.pid, self.patience),
             is_silent: is_silent(process),
+            is_in_call: (process.call_trace.as_ref()).is_some_and(|trace| trace.inside.is_some()),
             is_at_work: self.moved.elapsed() < self.patience
                 || !allranks_host::is_asleep(process.pid),
         };

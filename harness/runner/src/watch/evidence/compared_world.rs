@@ -93,23 +93,18 @@ impl ComparedWorld {
                 continue;
             };
             kept.read(call_trace, |group, sends, peer, tag| {
-                is_of(group, epoch).then(|| MessageSort {
-                    group: self.called(group, call_trace),
-                    sides: self.sides(*rank, sends, peer),
-                    tag,
+                is_of(group, epoch).then(|| {
+                    let group = self.called(group, call_trace);
+                    MessageSort::new(group, *rank, sends, self.launched(peer), tag)
                 })
             });
         }
         kept
     }
 
-    /// Returns the sender and the receiver of a message, of which `rank` has one side and `peer`, a rank of the world, the other.
-    fn sides(&self, rank: Rank, sends: bool, peer: Rank) -> [Rank; 2] {
-        let peer = self.member(peer).unwrap_or(peer);
-        match sends {
-            true => [rank, peer],
-            false => [peer, rank],
-        }
+    /// Returns the rank that the launcher gave a rank of the world, or the same number where that is not known.
+    fn launched(&self, rank: Rank) -> Rank {
+        self.member(rank).unwrap_or(rank)
     }
 
     /// Returns the number that the world has among those of a rank; none if the rank has not come to it.
@@ -346,18 +341,16 @@ impl ComparedWorld {
                 number,
             } => {
                 let label = self.called(group, call_trace);
-                let sort = peer.map(|peer| MessageSort {
-                    group: label.clone(),
-                    sides: self.sides(own, *sends, peer),
-                    tag: *tag,
-                });
+                let peer = peer.map(|peer| self.launched(peer));
+                let sort =
+                    peer.map(|peer| MessageSort::new(label.clone(), own, *sends, peer, *tag));
                 if self.messages.is_gone(sort.as_ref(), *number) {
                     return Some(None);
                 }
                 let message = EventKind::Message(Message {
                     group: label,
                     sends: *sends,
-                    peer: peer.map(|peer| self.member(peer).unwrap_or(peer)),
+                    peer,
                     tag: *tag,
                 });
                 match self.messages.is_uncertain(*number) {

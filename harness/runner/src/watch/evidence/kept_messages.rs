@@ -10,12 +10,23 @@ use allranks_model::names::Rank;
 /// The messages of a group with one tag from a rank to another.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct MessageSort {
-    /// The name of the group.
-    pub group: String,
-    /// The sender and the receiver.
-    pub sides: [Rank; 2],
-    /// The tag.
-    pub tag: u32,
+    /// The name of the group, as verdicts have it.
+    group: String,
+    /// The sender and the receiver, by the ranks that the launcher gave them.
+    sides: [Rank; 2],
+    /// The tag of the messages.
+    tag: u32,
+}
+
+impl MessageSort {
+    /// Makes the sort of a message of `own`, which sends it to `peer` or receives it from there.
+    pub fn new(group: String, own: Rank, sends: bool, peer: Rank, tag: u32) -> Self {
+        let sides = match sends {
+            true => [own, peer],
+            false => [peer, own],
+        };
+        Self { group, sides, tag }
+    }
 }
 
 /// The messages that can be compared.
@@ -115,12 +126,7 @@ mod tests {
     }
 
     fn sort(rank: u32, sends: bool, peer: Rank, tag: u32) -> MessageSort {
-        let sides = match sends {
-            true => [Rank(rank), peer],
-            false => [peer, Rank(rank)],
-        };
-        let group = "world".to_owned();
-        MessageSort { group, sides, tag }
+        MessageSort::new("world".to_owned(), Rank(rank), sends, peer, tag)
     }
 
     #[test]

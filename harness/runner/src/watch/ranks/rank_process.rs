@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use crate::watch::trace::call::Call;
 use crate::watch::trace::call_trace::CallTrace;
 use allranks_host::Activity;
+use allranks_model::names::Rank;
 
 /// A process that is a rank.
 #[derive(Clone, Debug)]
@@ -106,4 +107,10 @@ impl RankProcess {
             value("MASTER_PORT")?
         ))
     }
+}
+
+/// Returns true if all of several ranks but one have ended.
+pub fn is_one_left(ranks: &[(Rank, &RankProcess)]) -> bool {
+    let living = ranks.iter().filter(|(_, process)| process.lives());
+    ranks.len() > 1 && living.count() == 1
 }

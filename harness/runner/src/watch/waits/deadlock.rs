@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::watch::ranks::rank_process::RankProcess;
+use crate::watch::ranks::rank_process::{RankProcess, is_one_left};
 use crate::watch::trace::call::{Call, Entry};
 use crate::watch::trace::call_trace::CallTrace;
 use allranks_diagnose::{Deadlock, EventKind, HangEvidence};
@@ -22,6 +22,7 @@ const QUIET_TIME: Duration = Duration::from_secs(1);
 
 /// Replaces code of a rank's own by a deadlock, where all its threads wait for each other.
 pub fn note(evidence: &mut HangEvidence, ranks: &[(Rank, &RankProcess)]) {
+    let is_alone = is_one_left(ranks);
     for state in &mut evidence.ranks {
         let Some((event, since)) = &mut state.doing else {
             continue;
@@ -37,8 +38,6 @@ pub fn note(evidence: &mut HangEvidence, ranks: &[(Rank, &RankProcess)]) {
             continue;
         }
         // They are there until Python's collector has taken the group, and wake no other thread; nor do they without another rank.
-        let others = || ranks.iter().filter(|(rank, _)| *rank != state.rank);
-        let is_alone = others().next().is_some() && !others().any(|(_, other)| other.lives());
         let idle = match is_alone || process.call_trace.as_ref().is_some_and(has_left) {
             true => idle_threads(process.pid),
             false => BTreeSet::new(),

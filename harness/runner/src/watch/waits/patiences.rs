@@ -23,6 +23,8 @@ pub struct LateRank {
     pub has_work_below: bool,
     /// True if its interpreter has not answered for long.
     pub is_silent: bool,
+    /// True if it is in a call, such as one of another world.
+    pub is_in_call: bool,
     /// True if it works by itself.
     pub is_at_work: bool,
 }
@@ -32,6 +34,8 @@ impl LateRank {
     #[must_use]
     pub fn patiences(self) -> Option<u32> {
         match self.wait {
+            // It waits for ranks itself.
+            _ if self.is_in_call && !self.is_silent => None,
             // A server waits for as long as there are none.
             OwnWait::Requests if self.is_served => None,
             // The device may wait for a collective of the other ranks that no dump shows, such as one of a CUDA graph.
@@ -63,6 +67,7 @@ mod tests {
             has_news: true,
             has_work_below,
             is_silent: false,
+            is_in_call: false,
             is_at_work: false,
         };
         let times = |wait, has_work_below| late(wait, has_work_below).patiences();
@@ -106,5 +111,12 @@ mod tests {
             ..silent
         };
         assert_eq!(working.patiences(), Some(WORKING_PATIENCES));
+        // The record of a silent interpreter may be old.
+        let in_call = |late| LateRank {
+            is_in_call: true,
+            ..late
+        };
+        assert_eq!(in_call(working).patiences(), None);
+        assert_eq!(in_call(silent).patiences(), Some(IDLE_PATIENCES));
     }
 }
