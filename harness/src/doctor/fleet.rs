@@ -180,7 +180,6 @@ type FailedDirection<'a> = (usize, usize, &'a [String]);
 
 /// Reports hosts that cannot reach each other: one host, if it explains all failures in which it takes part, otherwise pairs.
 fn unreachable_hosts(seen: &Inspection) -> Vec<Finding> {
-    let name = |host: usize| seen.hosts[host].name.as_str();
     let tried: Vec<&PairSeen> = seen
         .pairs
         .iter()
@@ -208,71 +207,95 @@ fn unreachable_hosts(seen: &Inspection) -> Vec<Finding> {
             "allow more time with --patience",
         ));
     }
-    if failed.is_empty() {
-        return findings;
-    }
-    let why = |failures: &[String]| match failures.is_empty() {
-        true => "it has no address".to_owned(),
-        false => failures.join("; "),
-    };
-    if failed.len() == tried.len() && seen.hosts.len() > 2 {
+    if let Some((.., first)) = failed.first()
+        && failed.len() == tried.len()
+        && seen.hosts.len() > 2
+    {
         findings.push(Finding::new(
             Severity::Fault,
             "fleet-unreachable",
             "no host reaches another one",
-            format!("the first that was tried: {}", why(failed[0].2)),
+            format!("the first that was tried: {}", causes(first)),
             "a firewall on all hosts, or in the network between them, blocks all connections",
         ));
         return findings;
     }
-    let mut left: BTreeSet<(usize, usize)> =
-        failed.iter().map(|(from, to, _)| (*from, *to)).collect();
+    let mut left: Directions = failed.iter().map(|(from, to, _)| (*from, *to)).collect();
     for (host, covers) in explaining_hosts(seen.hosts.len(), &tried, &left) {
-        let is_into = covers.iter().any(|(_, to)| *to == host);
-        let is_out = covers.iter().any(|(from, _)| *from == host);
-        let what = match (is_into, is_out) {
-            (true, true) => "no other host reaches {host}, and it reaches none",
-            (true, false) => "no other host reaches {host}",
-            (false, _) => "{host} reaches no other host",
+        let name = &seen.hosts[host].name;
+        findings.push(unreachable_host(host, name, &covers, &failed));
+        left.retain(|direction| !covers.contains(direction));
+    }
+    findings.extend(unreachable_pairs(seen, &failed, &left));
+    findings
+}
+
+/// Returns why a direction failed, in one line.
+fn causes(failures: &[String]) -> String {
+    match failures.is_empty() {
+        true => "it has no address".to_owned(),
+        false => failures.join("; "),
+    }
+}
+
+/// Returns the finding for one host that explains the failed directions `covers`.
+fn unreachable_host(
+    host: usize,
+    name: &str,
+    covers: &Directions,
+    failed: &[FailedDirection<'_>],
+) -> Finding {
+    let is_into = covers.iter().any(|(_, to)| *to == host);
+    let is_out = covers.iter().any(|(from, _)| *from == host);
+    let what = match (is_into, is_out) {
+        (true, true) => format!("no other host reaches {name}, and it reaches none"),
+        (true, false) => format!("no other host reaches {name}"),
+        (false, _) => format!("{name} reaches no other host"),
+    };
+    let first = failed
+        .iter()
+        .find(|(from, to, _)| covers.contains(&(*from, *to)));
+    Finding::new(
+        Severity::Fault,
+        "fleet-unreachable",
+        what,
+        format!(
+            "other pairs work; the first that was tried: {}",
+            first.map_or_else(String::new, |(.., failures)| causes(failures))
+        ),
+        format!("look at the link and the firewall of {name}"),
+    )
+}
+
+/// Returns one finding for each pair of hosts with a failed direction that is left: one for both directions, if both failed.
+fn unreachable_pairs(
+    seen: &Inspection,
+    failed: &[FailedDirection<'_>],
+    left: &Directions,
+) -> Vec<Finding> {
+    let name = |host: usize| seen.hosts[host].name.as_str();
+    let mut findings = Vec::new();
+    for (from, to, failures) in failed {
+        let is_mutual = left.contains(&(*to, *from));
+        if !left.contains(&(*from, *to)) || is_mutual && from > to {
+            continue;
+        }
+        let (mut one, mut two) = (name(*from), name(*to));
+        if is_mutual && one > two {
+            // The order in which the hosts joined does not matter.
+            (one, two) = (two, one);
+        }
+        let what = match is_mutual {
+            true => format!("{one} and {two} do not reach each other"),
+            false => format!("{one} does not reach {two}"),
         };
-        let first = failed
-            .iter()
-            .find(|(from, to, _)| covers.contains(&(*from, *to)));
         findings.push(Finding::new(
             Severity::Fault,
             "fleet-unreachable",
-            what.replace("{host}", name(host)),
-            format!(
-                "other pairs work; the first that was tried: {}",
-                first.map_or_else(String::new, |(_, _, failures)| why(failures))
-            ),
-            format!("look at the link and the firewall of {}", name(host)),
+            what,
+            causes(failures),
+            format!("look at routes and firewalls between {one} and {two}"),
         ));
-        left.retain(|direction| !covers.contains(direction));
-    }
-    for (from, to, failures) in &failed {
-        if left.contains(&(*from, *to)) {
-            let other = left.contains(&(*to, *from));
-            if other && from > to {
-                continue;
-            }
-            let (mut one, mut two) = (name(*from), name(*to));
-            if other && one > two {
-                // The order in which the hosts joined does not matter.
-                (one, two) = (two, one);
-            }
-            let what = match other {
-                true => format!("{one} and {two} do not reach each other"),
-                false => format!("{one} does not reach {two}"),
-            };
-            findings.push(Finding::new(
-                Severity::Fault,
-                "fleet-unreachable",
-                what,
-                why(failures),
-                format!("look at routes and firewalls between {one} and {two}"),
-            ));
-        }
     }
     findings
 }

@@ -13,24 +13,7 @@ pub fn facts(facts: &Facts) -> Vec<String> {
     let mut lines = Vec::new();
     let mut line = |name: &str, text: String| lines.push(format!("  {name:<INDENT$}{text}"));
     if let Some(torch) = &facts.torch {
-        line("python", format!("{} ({})", torch.python, torch.why));
-        line("torch", import(torch));
-        let vendors = torch.entry_points.iter().map(|point| point.name.as_str());
-        let vendors: Vec<_> = vendors.collect();
-        if !vendors.is_empty() {
-            line("autoload", vendors.join(", "));
-        }
-        let lazy = torch.lazy_entry_points.iter().map(|one| one.name.as_str());
-        let lazy: Vec<_> = lazy.collect();
-        if !lazy.is_empty() {
-            line(
-                "by name",
-                format!("{} (torch.distributed.backends)", lazy.join(", ")),
-            );
-        }
-        for plugin in torch.build().iter().flat_map(|build| &build.plugins) {
-            line("backend", backend(plugin));
-        }
+        torch_lines(torch, &mut line);
     }
     for platform in &facts.platforms {
         let text = match (&platform.unusable_because, platform.devices) {
@@ -60,6 +43,37 @@ pub fn facts(facts: &Facts) -> Vec<String> {
     network(facts, &mut line);
     let ports: Vec<String> = facts.ports.iter().map(port).collect();
     line("ports", ports.join(", "));
+    resources(facts, &mut line);
+    for (name, value) in &facts.variables {
+        line("variable", format!("{name}={value}"));
+    }
+    lines
+}
+
+/// Writes the interpreter, torch and its backends.
+fn torch_lines(torch: &TorchFacts, line: &mut impl FnMut(&str, String)) {
+    line("python", format!("{} ({})", torch.python, torch.why));
+    line("torch", import(torch));
+    let vendors = torch.entry_points.iter().map(|point| point.name.as_str());
+    let vendors: Vec<_> = vendors.collect();
+    if !vendors.is_empty() {
+        line("autoload", vendors.join(", "));
+    }
+    let lazy = torch.lazy_entry_points.iter().map(|one| one.name.as_str());
+    let lazy: Vec<_> = lazy.collect();
+    if !lazy.is_empty() {
+        line(
+            "by name",
+            format!("{} (torch.distributed.backends)", lazy.join(", ")),
+        );
+    }
+    for plugin in torch.build().iter().flat_map(|build| &build.plugins) {
+        line("backend", backend(plugin));
+    }
+}
+
+/// Writes memory, disks and limits.
+fn resources(facts: &Facts, line: &mut impl FnMut(&str, String)) {
     let memory = &facts.memory;
     let mib =
         |mib: Option<u64>| mib.map_or_else(|| "unknown".to_owned(), |mib| format!("{mib} MiB"));
@@ -96,10 +110,6 @@ pub fn facts(facts: &Facts) -> Vec<String> {
             limit(limits.locked_kib)
         ),
     );
-    for (name, value) in &facts.variables {
-        line("variable", format!("{name}={value}"));
-    }
-    lines
 }
 
 /// Describes a registered backend: `hccl for npu, of torch-npu, made by torch_npu.create(options)`.

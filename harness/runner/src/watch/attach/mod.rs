@@ -227,27 +227,7 @@ impl ObservedWorld {
             return (Vec::new(), false);
         }
         if let Some(recorded) = records.diagnose(&evidence) {
-            // A rank that has not come to a collective may be busy with something that ends.
-            let waits = |rank: &Rank| {
-                living
-                    .iter()
-                    .any(|(one, snapshot)| one == rank && snapshot.is_held())
-            };
-            if recorded.kind != HangKind::Behind || recorded.culprits.iter().all(waits) {
-                return (vec![Event::Verdict(recorded)], true);
-            }
-            let recorded = Diagnosis {
-                kind: HangKind::Slow,
-                confidence: Confidence::None,
-                ..recorded
-            };
-            return slow(
-                &mut self.has_reported,
-                recorded,
-                &living,
-                patience,
-                patience,
-            );
+            return report_recorded(&mut self.has_reported, recorded, &living, patience);
         }
         let Some((still, verdict)) = still.zip(verdict) else {
             let says = match (is_over, moving.is_empty()) {
@@ -416,6 +396,30 @@ impl ObservedWorld {
         }
         remarks
     }
+}
+
+/// Returns the events to report for what the ranks' recorders tell, and whether they are the last.
+fn report_recorded(
+    has_reported: &mut bool,
+    recorded: Diagnosis,
+    living: &[(Rank, &RankSnapshot)],
+    patience: Duration,
+) -> (Vec<Event>, bool) {
+    // A rank that has not come to a collective may be busy with something that ends.
+    let waits = |rank: &Rank| {
+        living
+            .iter()
+            .any(|(one, snapshot)| one == rank && snapshot.is_held())
+    };
+    if recorded.kind != HangKind::Behind || recorded.culprits.iter().all(waits) {
+        return (vec![Event::Verdict(recorded)], true);
+    }
+    let recorded = Diagnosis {
+        kind: HangKind::Slow,
+        confidence: Confidence::None,
+        ..recorded
+    };
+    slow(has_reported, recorded, living, patience, patience)
 }
 
 /// Ranks in their own code that the others wait for: they are behind only if they have not run, and nothing that belongs to

@@ -282,34 +282,10 @@ impl ComparedWorld {
     ) -> Option<Option<TraceEvent>> {
         let start = |group: &str| self.starts.get(group).copied().unwrap_or(0);
         let what = match &entry.call {
-            Call::Init {
-                method,
-                place,
-                rank,
-                world_size,
-            } => {
-                let assigned = match (method.as_str(), process.assigned_endpoint()) {
-                    ("env" | "tcp", Some(assigned_endpoint)) => {
-                        Some(hosts.place(&assigned_endpoint)?)
-                    }
-                    _ => None,
-                };
-                let known = |number: Option<i64>| number.and_then(|number| number.try_into().ok());
-                let (Some(rank), Some(world_size)) = (known(*rank), known(*world_size)) else {
-                    return Some(None);
-                };
-                let place = match method.as_str() {
-                    "file" => place.clone(),
-                    _ => hosts.place(place)?,
-                };
-                EventKind::Init(Rendezvous {
-                    method: method.clone(),
-                    place,
-                    assigned,
-                    rank,
-                    world_size,
-                })
-            }
+            init @ Call::Init { .. } => match rendezvous(init, process, hosts)? {
+                Some(rendezvous) => EventKind::Init(rendezvous),
+                None => return Some(None),
+            },
             Call::NewGroup { ranks } => EventKind::NewGroup(self.members_of(ranks)),
             Call::Collective {
                 group,
@@ -333,31 +309,10 @@ impl ComparedWorld {
                     }),
                 }
             }
-            Call::Message {
-                group,
-                sends,
-                peer,
-                tag,
-                number,
-            } => {
-                let label = self.called(group, call_trace);
-                let peer = peer.map(|peer| self.launched(peer));
-                let sort =
-                    peer.map(|peer| MessageSort::new(label.clone(), own, *sends, peer, *tag));
-                if self.messages.is_gone(sort.as_ref(), *number) {
-                    return Some(None);
-                }
-                let message = EventKind::Message(Message {
-                    group: label,
-                    sends: *sends,
-                    peer,
-                    tag: *tag,
-                });
-                match self.messages.is_uncertain(*number) {
-                    true => EventKind::Own(message.to_string()),
-                    false => message,
-                }
-            }
+            message @ Call::Message { .. } => match self.message(own, message, call_trace) {
+                Some(message) => message,
+                None => return Some(None),
+            },
             Call::Destroy { group } => EventKind::Destroy(match group.as_str() {
                 "world" => group.clone(),
                 key => self.called(key, call_trace),
@@ -375,6 +330,69 @@ impl ComparedWorld {
         let at = entry.at.clone();
         Some(Some(TraceEvent { what, at }))
     }
+
+    /// Returns a message that a rank sends or receives: none if it has arrived, or if this is another call.
+    fn message(&self, own: Rank, call: &Call, call_trace: &CallTrace) -> Option<EventKind> {
+        let Call::Message {
+            group,
+            sends,
+            peer,
+            tag,
+            number,
+        } = call
+        else {
+            return None;
+        };
+        let label = self.called(group, call_trace);
+        let peer = peer.map(|peer| self.launched(peer));
+        let sort = peer.map(|peer| MessageSort::new(label.clone(), own, *sends, peer, *tag));
+        if self.messages.is_gone(sort.as_ref(), *number) {
+            return None;
+        }
+        let message = EventKind::Message(Message {
+            group: label,
+            sends: *sends,
+            peer,
+            tag: *tag,
+        });
+        Some(match self.messages.is_uncertain(*number) {
+            true => EventKind::Own(message.to_string()),
+            false => message,
+        })
+    }
+}
+
+/// Returns where a rank meets the others: none if its numbers are not known, or if this is another call; the outer option is none
+/// while an address is being looked up.
+fn rendezvous(call: &Call, process: &RankProcess, hosts: &mut Hosts) -> Option<Option<Rendezvous>> {
+    let Call::Init {
+        method,
+        place,
+        rank,
+        world_size,
+    } = call
+    else {
+        return Some(None);
+    };
+    let assigned = match (method.as_str(), process.assigned_endpoint()) {
+        ("env" | "tcp", Some(assigned_endpoint)) => Some(hosts.place(&assigned_endpoint)?),
+        _ => None,
+    };
+    let known = |number: Option<i64>| number.and_then(|number| number.try_into().ok());
+    let (Some(rank), Some(world_size)) = (known(*rank), known(*world_size)) else {
+        return Some(None);
+    };
+    let place = match method.as_str() {
+        "file" => place.clone(),
+        _ => hosts.place(place)?,
+    };
+    Some(Some(Rendezvous {
+        method: method.clone(),
+        place,
+        assigned,
+        rank,
+        world_size,
+    }))
 }
 
 /// Returns whether the process of a rank runs, as far as that is known.
