@@ -117,7 +117,13 @@ impl Collector {
             name.get(..4)
                 .is_some_and(|start| start.eq_ignore_ascii_case(b"rank"))
         });
-        (!is_rank).then_some(found)
+        // glog's `I0722 05:00:00.110204` is a time.
+        let is_clock = || {
+            let rest = &raw.as_bytes()[found.get(0).map_or(0, |all| all.end())..];
+            matches!(rest, [b'0'..=b'9', b'0'..=b'9', b':', ..])
+        };
+        let is_time = self == Self::HostAndRank && is_clock();
+        (!is_rank && !is_time).then_some(found)
     }
 
     /// Takes the prefix off a line: what it says, and the rest.

@@ -32,6 +32,8 @@ static DEVICE: LazyLock<Option<Regex>> = LazyLock::new(|| {
         r"there is an? \w+ error exception|\b(?:aivec|aicore|aicpu|vector core|ai core) (?:error )?exception",
     )
 });
+/// What CANN writes where a rank has waited for another for too long.
+const NOTIFY: &str = "wait execution of the Notify register times out";
 /// SGLang's watchdog of a scheduler that makes no step.
 static ENGINE: LazyLock<Option<Regex>> =
     LazyLock::new(|| pattern(r"^(?:\w+ )?[Ww]atchdog timeout \(self\.watchdog_timeout="));
@@ -192,6 +194,7 @@ impl Failures {
                     || (text.contains(" exception") && is(&DEVICE))
                     || text.contains("Watchdog caught collective")
                     || is(&ENGINE)
+                    || text.contains(NOTIFY)
             }
         };
         // ChildFailedError is raised by the launcher because of its ranks' errors.

@@ -17,6 +17,14 @@ pub(super) struct GroupMembers {
     pub(super) communicators: BTreeMap<String, u32>,
 }
 
+/// What a line about groups has whose lists have the names of dimensions: `parallel state: tensor=[4, 5] data=[0, 4]`.
+static DIMENSIONS: LazyLock<Option<Regex>> =
+    LazyLock::new(|| pattern(r"(?i)\b(?:parallel|groups?|mesh|topology)\b"));
+static DIMENSION: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    pattern(
+        r"(?i)\b((?:[tdpces]p|fsdp|mp|tensor|data|pipeline|pipe|context|expert|sequence|model)(?:[_ ](?:ranks|members))?)['\x22]?\s?[=:]\s?[\[(](\d+(?:,\s?\d+)+)[\])]",
+    )
+});
 static GROUP: LazyLock<Option<Regex>> = LazyLock::new(|| {
     pattern(
         r"(?i)\b((?:[a-z]+[ _-]){0,2}\w*(?:group|mesh)(?:[ _]ranks|[ _]members)?)['\x22]?\s?[=:]\s?[\[(](\d+(?:,\s?\d+)+)[\])]",
@@ -30,17 +38,16 @@ impl GroupMembers {
             self.communicators.insert(name.to_owned(), size);
             return;
         }
-        if !text.contains([']', ')'])
-            || !["roup", "esh", "GROUP"]
-                .iter()
-                .any(|word| text.contains(word))
-        {
+        const SIGNS: &[&str] = &["roup", "esh", "GROUP", "arallel", "opology"];
+        if !text.contains([']', ')']) || !SIGNS.iter().any(|word| text.contains(word)) {
             return;
         }
-        let Some(pattern) = GROUP.as_ref() else {
-            return;
-        };
-        for found in pattern.captures_iter(text) {
+        let has_dimensions = DIMENSIONS
+            .as_ref()
+            .is_some_and(|words| words.is_match(text));
+        let dimension = DIMENSION.as_ref().filter(|_| has_dimensions);
+        let patterns = GROUP.as_ref().into_iter().chain(dimension);
+        for found in patterns.flat_map(|pattern| pattern.captures_iter(text)) {
             let members = ranks_of_list(&found[2]);
             let name = found[1].to_lowercase();
             if !name.contains("param") {
@@ -75,6 +82,14 @@ mod tests {
             read("mesh: rank 9 tp group ranks=[8, 9]"),
             [("tp group ranks".to_owned(), vec![8, 9])]
         );
+        assert_eq!(
+            read("parallel state: tensor=[4, 5] data=[0, 4]"),
+            [
+                ("data".to_owned(), vec![0, 4]),
+                ("tensor".to_owned(), vec![4, 5])
+            ]
+        );
+        assert!(read("data=[0, 4]").is_empty());
         assert!(read("shape=[8, 9] groups=[[0, 1]] param_group=[0, 1] ranks=[0, 1]").is_empty());
     }
 }

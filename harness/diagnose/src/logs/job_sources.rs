@@ -46,6 +46,10 @@ pub(super) fn split_sources(
     }
     if let Some(printed) = owners_by_environment(&surveys, &paths) {
         names = printed;
+    } else if sources.len() > 1 {
+        for (name, survey) in names.iter_mut().zip(&surveys) {
+            *name = name.or_else(|| survey.only_signature());
+        }
     }
     // Files in each of which one rank signs are that rank's, if no two are the same rank's.
     let singles: Vec<u32> = surveys
@@ -199,6 +203,17 @@ mod tests {
         // Two say that they are the same rank.
         let same = [("worker-0.txt", &*zero), ("worker-1.txt", &*zero)];
         assert_eq!(ranks(&same), [0, 1]);
+        let claims = |rank: u32| format!("rank={rank} world_size=3\nBefore x");
+        let claims = [0, 1, 2].map(claims);
+        let pods = [
+            ("master-0.txt", &*claims[0]),
+            ("worker-0.txt", &*claims[1]),
+            ("worker-1.txt", &*claims[2]),
+        ];
+        assert_eq!(ranks(&pods), [0, 1, 2]);
+        let signed = |rank: u32| format!("[n] rank {rank}: a\n[n] rank {rank}: Before x");
+        let (four, five) = (signed(4), signed(5));
+        assert_eq!(ranks(&[("a.txt", &*four), ("b.txt", &*five)]), [4, 5]);
         let named = [("rank0.txt", &*one), ("rank1.txt", &*zero)];
         assert_eq!(ranks(&named), [0, 1]);
     }

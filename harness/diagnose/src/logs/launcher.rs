@@ -103,8 +103,10 @@ impl Launcher {
     pub(super) fn close(&mut self) {
         let all: usize = self.tasks.iter().map(|end| end.tasks.len()).sum();
         let mut has_failed = false;
-        for TasksEnd { tasks, code } in std::mem::take(&mut self.tasks) {
-            let is_fault = code < 0 && code != -9;
+        for end in std::mem::take(&mut self.tasks) {
+            let TasksEnd { tasks, code, .. } = end;
+            let is_alone = tasks.len() == 1 && end.is_out_of_memory;
+            let is_fault = code < 0 && code != -9 || is_alone;
             let is_own = code == 0 || is_fault || (!has_failed && tasks.len() * 2 < all);
             has_failed |= code != 0;
             for task in tasks {
@@ -191,7 +193,11 @@ mod tests {
             let mut launcher = Launcher::default();
             for (tasks, code) in ends {
                 let (tasks, code) = (tasks.to_vec(), *code);
-                launcher.end_tasks(TasksEnd { tasks, code });
+                launcher.end_tasks(TasksEnd {
+                    tasks,
+                    code,
+                    is_out_of_memory: false,
+                });
             }
             launcher.close();
             launcher.exits.into_values().collect::<Vec<_>>()

@@ -51,6 +51,8 @@ static HEADER: LazyLock<Option<Regex>> = LazyLock::new(|| {
         r"\[?(?P<year>\d{4})[-/](?P<month>\d\d)[-/](?P<day>\d\d)[T ,](?P<clock>\d\d:\d\d(?::\d\d)?(?:[.,]\d+)?)(?:Z|[+-]\d\d:?\d\d)?(?P<engine>(?: [A-Z]{2}\d+)+)?\]?[:,]?",
         // accelerate: 05/01/2026 10:00:00; rich: [05/01/26 10:00:00]; TensorRT-LLM: [05/01/2026-10:00:00].
         r"|\[?(?P<amonth>\d\d)/(?P<aday>\d\d)/(?P<ayear>(?:\d\d)?\d\d)[ -](?P<aclock>\d\d:\d\d:\d\d)\]?",
+        // detectron2: [06/14 11:02:11 d2.utils.events]:.
+        r"|\[(?P<fmonth>\d\d)/(?P<fday>\d\d) (?P<fclock>\d\d:\d\d:\d\d)(?: [\w.]+)?\]:",
         // vLLM: INFO 12-02 10:11:02 parallel_state.py:250].
         r"|", level!(), r"\s+(?P<vmonth>\d\d)-(?P<vday>\d\d) (?P<vclock>\d\d:\d\d:\d\d(?:\.\d+)?)(?: \[?[\w./-]+:\d+\])?",
         // syslog and systemd's journal: Oct 02 23:40:00 n7 torchrun[8790]:
@@ -60,6 +62,8 @@ static HEADER: LazyLock<Option<Regex>> = LazyLock::new(|| {
         // E1120 14:00:00.123456 4242 file.cpp:67]
         r"|\[?[IWEFCD](?P<gmonth>\d\d?)(?P<gday>\d\d) (?P<gclock>\d\d:\d\d:\d\d(?:\.\d+)?)(?:\s+\d+)?(?:\s+[^\s\]]+:\d+)?\]?",
         r"|\[[IWEF] [^\s\]]+:\d+\]",
+        // The time of a day alone, which does not tell which of two lines came first.
+        r"|\[?\d\d:\d\d:\d\d(?:[.,]\d+)?\]?",
         r"|\[?(?P<epoch>1\d{9}(?:\.\d+)?)\]?:?",
         r"|\[default(?P<local>\d+)\]:",
         r"|\[(?i:rank)[ _:]*(?P<rank>\d+)\]:?",
@@ -265,6 +269,8 @@ fn moment(found: &regex::Captures<'_>) -> Option<Moment> {
         date(Form::Glog, None, "vmonth", "vday", clock)
     } else if let Some(clock) = text("gclock") {
         date(Form::Glog, None, "gmonth", "gday", clock)
+    } else if let Some(clock) = text("fclock") {
+        date(Form::Glog, None, "fmonth", "fday", clock)
     } else if let Some(clock) = text("sclock") {
         let month = MONTHS.iter().position(|name| text("smonth") == Some(*name));
         let month = (1..).nth(month.unwrap_or(0)).unwrap_or(1);

@@ -60,12 +60,12 @@ impl Nature {
 /// What every line about a phase has.
 static SIGN: LazyLock<Option<Regex>> = LazyLock::new(|| {
     pattern(
-        r"(?i)before|start|begin|enter|call|creat|about|wait|after|finish|end |ends|end\.|leav|left|exit|complet|pass|done|ok|destroyed|returned|reduce|barrier|gather|broadcast|scatter|success|succeed|initiali|new_group|\.\.\.|…",
+        r"(?i)before|start|begin|enter|call|creat|about|wait|after|finish|end |ends|end\.|leav|left|exit|complet|pass|done|ok|destroyed|returned|reduce|barrier|gather|broadcast|scatter|success|succeed|initiali|init_process|new_group|still |stuck |>>|<<|\.\.\.|…",
     )
 });
 static BEGIN: LazyLock<Option<Regex>> = LazyLock::new(|| {
     pattern(
-        r"(?i)^\W*(?:before|starting|begin(?:ning)?|entering|enter|calling|creating|about to(?: call)?|waiting (?:for|at|in|on))\b[:\s]+(.+)$",
+        r"(?i)^\W*(?:before|starting|begin(?:ning)?|entering|enter|calling|creating|about to(?: call)?|waiting (?:for|at|in|on)|(?:still|stuck|hang(?:s|ing)) (?:waiting (?:for|at|in|on)|in(?:side)?|at)|\d+(?:\.\d+)? ?(?:s|sec|seconds|min|minutes|h) (?:in(?:side)?|waiting (?:at|in)))\b[:\s]+(.+)$",
     )
 });
 static END: LazyLock<Option<Regex>> = LazyLock::new(|| {
@@ -82,6 +82,24 @@ static OVER: LazyLock<Option<Regex>> = LazyLock::new(|| {
 static LAST: LazyLock<Option<Regex>> = LazyLock::new(|| {
     pattern(
         r"(?i)(?:,|->|=>|\() ?((?:(?:in|enter(?:ing)?|wait(?:ing)? (?:for|in|at)|now|then|grad(?:ient)?s?) )*(?:all[-_ ]?reduce|all[-_ ]?gather|reduce[-_ ]?scatter|all[-_ ]?to[-_ ]?all|broadcast|barrier))\)?[ .…]*$",
+    )
+});
+/// A call that forms the world, by its name alone or with its arguments.
+static INIT: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    pattern(
+        r"^(?:pid[ =:]*\d+ |[->=]+ |[\w.]+: )?((?:torch\.)?(?:dist(?:ributed)?\.)?init_process_group)(?:\(.*\)|:? (?:backend|init_method|method|url|rank|world|master|timeout)\w*=\S.*|:? ?)$",
+    )
+});
+/// What says how many of all ranks have come.
+static COUNTED: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    pattern(
+        r"(?i)\bwaiting for (?:all |other |the )*(?:workers|clients|ranks|peers|nodes)\b.*?\d+ ?(?:/|of) ?\d+",
+    )
+});
+/// The begin or the end of a collective, by arrows: `step 18 >> all_reduce group=tp`.
+static ARROW: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    pattern(
+        r"(?i)(?:^|\s)(>>+|<<+) ?((?:all[-_ ]?reduce|all[-_ ]?gather|reduce[-_ ]?scatter|all[-_ ]?to[-_ ]?all|broadcast|barrier)\b.*)$",
     )
 });
 /// A call that makes a group, with its members.
@@ -104,6 +122,10 @@ static DESTROYED: LazyLock<Option<Regex>> = LazyLock::new(|| {
     )
 });
 
+/// The writer that a message names before it says anything: `[node-a] rank 0: `.
+static WRITER: LazyLock<Option<Regex>> =
+    LazyLock::new(|| pattern(r"^\[[\w.-]{1,40}\] (?i:rank)[ _=]?\d+: "));
+
 /// `Initializing X` without dots, if ranks wait for each other in X.
 static INITIALIZING: LazyLock<Option<Regex>> =
     LazyLock::new(|| pattern(r"(?i)^\W*(initiali[sz]ing [^,;:=]+)$"));
@@ -115,8 +137,9 @@ static OWN: LazyLock<Option<Regex>> = LazyLock::new(|| {
         r"(?:\b(?:on|by|at|for|from)\s+)?\b(?:local[ _])?(?:rank|cuda|gpu|device|pid|process|host|node)\b[ :=#]*\d+",
     )
 });
-static REST: LazyLock<Option<Regex>> =
-    LazyLock::new(|| pattern(r"\s*(?:[,;(\[{=|]|: | - |\bwith\b|\btook\b|\bin \d|\bafter \d).*$"));
+static REST: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    pattern(r"(?:\s+\w+=|\s*(?:[,;(\[{=|]|: | - |\bwith\b|\btook\b|\bin \d|\bafter \d)).*$")
+});
 
 /// Patterns of names, and how such phases concern other ranks; the first that matches counts.
 static NATURES: LazyLock<Option<(RegexSet, Vec<Nature>)>> = LazyLock::new(|| {
@@ -155,7 +178,7 @@ static MEMBERS: LazyLock<Option<Regex>> = LazyLock::new(|| pattern(r"\[([\d, ]+)
 
 /// Returns what a line says of a phase; `None` if it is not about one.
 pub(super) fn mark(text: &str) -> Option<Mark> {
-    let text = without_location(text.trim());
+    let text = without_writer(without_location(text.trim()));
     // The second line of an error of Gloo's: `Timed out waiting 600000ms for send operation to complete`.
     if text.is_empty() || text.len() > SHORT || text.contains("imed out waiting ") {
         return None;
@@ -166,6 +189,10 @@ pub(super) fn mark(text: &str) -> Option<Mark> {
     if !SIGN.as_ref().is_some_and(|sign| sign.is_match(text)) {
         return None;
     }
+    // It is in what it waits for since before.
+    if text.contains("aiting for ") && COUNTED.as_ref()?.is_match(text) {
+        return None;
+    }
     let what = |pattern: &LazyLock<Option<Regex>>| {
         let found = pattern.as_ref()?.captures(text)?;
         found.get(1).map(|what| what.as_str())
@@ -173,6 +200,12 @@ pub(super) fn mark(text: &str) -> Option<Mark> {
     let brief = |what: &&str| what.split_whitespace().count() <= WORDS;
     let half = HALF.as_ref().and_then(|half| half.captures(text));
     let half = half.and_then(|half| Some((half.get(1)?.as_str(), &half[2] == "begin")));
+    let arrow = ARROW.as_ref().filter(|_| text.contains(['>', '<']));
+    let arrow = arrow.and_then(|arrow| arrow.captures(text));
+    let half = half.or_else(|| {
+        let arrow = arrow.as_ref()?;
+        Some((arrow.get(2)?.as_str(), arrow[1].starts_with('>')))
+    });
     let (edge, phase) = if let Some((phase, begins)) = half {
         (if begins { Edge::Begin } else { Edge::End }, phase)
     } else if let Some(phase) = what(&BEGIN) {
@@ -189,7 +222,7 @@ pub(super) fn mark(text: &str) -> Option<Mark> {
         (Edge::Begin, phase)
     } else if let Some(phase) = what(&UNDERWAY).filter(brief) {
         (Edge::Begin, phase)
-    } else if let Some(phase) = what(&CALL) {
+    } else if let Some(phase) = what(&CALL).or_else(|| what(&INIT)) {
         (Edge::Begin, phase)
     } else if let Some(phase) = what(&INITIALIZING).filter(brief) {
         let (_, nature) = named(phase)?;
@@ -217,6 +250,13 @@ fn without_location(text: &str) -> &str {
     };
     let has_one = text.contains(".py:") && text.ends_with(|last: char| last.is_ascii_digit());
     has_one.then(location).flatten().unwrap_or(text)
+}
+
+/// Returns a message without the writer that it names first.
+fn without_writer(text: &str) -> &str {
+    let writer = || WRITER.as_ref()?.find(text);
+    let found = text.starts_with('[').then(writer).flatten();
+    found.map_or(text, |found| &text[found.end()..])
 }
 
 /// Returns what a line says of the call that tears down all groups, if it names only that.
@@ -321,6 +361,35 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_call_by_its_name_begins_and_counts_of_ranks_say_nothing_new() {
+        let edge = |text: &str| mark(text).map(|mark| (mark.edge, mark.nature));
+        for text in [
+            "init_process_group('gloo')",
+            "boot: init_process_group(nccl, tcp://a:1, timeout=9s)",
+            "pid 31 init_process_group world_size=8",
+            "[n1] rank 2: init_process_group backend=gloo",
+            "still in init_process_group",
+            "3 min in init_process_group",
+        ] {
+            assert_eq!(edge(text), Some((Edge::Begin, Nature::Init)), "{text}");
+        }
+        let reduces = Nature::Collective("all_reduce");
+        for (text, expected) in [
+            ("it 18 >> all_reduce group=tp", Edge::Begin),
+            ("<< all_reduce #41 ok", Edge::End),
+        ] {
+            assert_eq!(edge(text), Some((expected, reduces.clone())), "{text}");
+        }
+        for text in [
+            "init_process_group took 3 s",
+            "60s waiting for workers: 7/8",
+            "waiting for all ranks, store has 3 of 4",
+        ] {
+            assert_eq!(edge(text), None, "{text}");
+        }
+    }
+
+    #[test]
     fn every_pattern_is_a_pattern() {
         let alone = [
             &SIGN,
@@ -329,12 +398,16 @@ mod tests {
             &OVER,
             &LAST,
             &CALL,
+            &INIT,
+            &COUNTED,
+            &ARROW,
             &LOCATION,
             &DESTROY,
             &DESTROYED,
             &HALF,
             &INITIALIZING,
             &UNDERWAY,
+            &WRITER,
             &OWN,
             &REST,
             &MESSAGE,

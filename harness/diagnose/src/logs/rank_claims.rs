@@ -75,7 +75,7 @@ impl RankClaims {
 }
 
 /// Returns the rank in the world, and the number of ranks, that a line claims for its writer; `None` if it claims none.
-fn claim(text: &str) -> Option<(u32, u32)> {
+pub(super) fn claim(text: &str) -> Option<(u32, u32)> {
     let mut found = CLAIM.as_ref()?.captures_iter(text);
     let (only, None) = (found.next()?, found.next()) else {
         return None;

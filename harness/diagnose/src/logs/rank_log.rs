@@ -110,10 +110,16 @@ static ENDING: LazyLock<Option<Regex>> = LazyLock::new(|| {
 });
 static FINISHED: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(
-        r"(?i)^\W*(?:training|finetuning|fine-tuning|job|run|evaluation|everything|all)(?: is| has| was)? ?(?:done|complete[d]?|finished|over)\b|\bexit(?:ed)?(?: with)?[ _]?(?:code|status)[=: ]+0\b|^(?:finished |ended |done |exit(?:ed|ing)? )(?:with )?(?:exit )?(?:code|status)[=: ] ?0\W*$|^\W*(?:process |rank |worker )?(?:exit|exited|finished)(?:,? exit| 0| cleanly| normally)?\W*$|\bmain\(\) returned\b|\ball (?:epochs|steps|iterations) (?:are )?(?:done|finished|completed?)\b|Trainer\.fit` stopped|Application startup complete|ready to roll",
+        r"(?i)^\W*(?:training|finetuning|fine-tuning|job|run|evaluation|everything|all)(?: is| has| was)? ?(?:done|complete[d]?|finished|over)\b|\bexit(?:ed)?(?: with)?[ _]?(?:code|status)[=: ]+0\b|^(?:finished |ended |done |exit(?:ed|ing)? )(?:with )?(?:exit )?(?:code|status)[=: ] ?0\W*$|^\W*(?:process |rank |worker )?(?:exit|exited|finished)(?:,? exit| 0| cleanly| normally)?\W*$|\bmain\(\) returned\b|\ball (?:\d+ )?(?:epochs|steps|iterations) (?:are )?(?:done|finished|completed?)\b|,? exit(?:ed)? 0\W*$|\(status 0\)|^\W*done after \d+ (?:iters|iterations|steps|epochs)\b|\bclosed cleanly\b|Trainer\.fit` stopped|Application startup complete|ready to roll",
     )
     .ok()
 });
+
+/// Returns true if a line may be one of those that a rank writes before it ends.
+fn tells_of_end(text: &str) -> bool {
+    let ending = ENDING.as_ref();
+    ending.is_some_and(|ending| ending.is_match(text))
+}
 
 impl RankLog {
     /// Reads a line. Returns true if it is about a step or an epoch.
@@ -158,10 +164,19 @@ impl RankLog {
             self.place = None;
             self.failed = None;
         }
-        if let Some(mark) = mark(text) {
+        // What a rank does last, after an error, is no phase of its work.
+        let is_ending = |mark: &Mark| {
+            !self.errors.is_empty() && mark.nature == Nature::Own && tells_of_end(text)
+        };
+        if let Some(mark) = mark(text).filter(|mark| !is_ending(mark)) {
             self.faulthandler.go_on();
             self.push(mark, line.moment);
         } else if !finishes && let Some(step) = STEP.as_ref().and_then(|step| step.find(text)) {
+            if let Some((last, _)) = self.marks.last()
+                && (last.nature.clone(), last.edge) == (Nature::Init, Edge::Begin)
+            {
+                self.meet();
+            }
             self.step = Some(step.as_str().to_lowercase());
             self.is_finished = false;
             self.faulthandler.go_on();
@@ -263,11 +278,7 @@ impl RankLog {
         {
             self.place = None;
         }
-        let is_end = || {
-            let ending = ENDING.as_ref();
-            ending.is_some_and(|ending| ending.is_match(&line.text))
-        };
-        if line.moment.is_some() && !is_end() {
+        if line.moment.is_some() && !tells_of_end(&line.text) {
             for error in &mut self.errors {
                 error.is_passed |= error.may_be_caught;
             }

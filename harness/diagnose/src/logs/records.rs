@@ -269,6 +269,10 @@ fn fields(object: &Map<String, Value>) -> String {
     let own = own.filter_map(|(key, value)| match value {
         Value::String(text) if !text.contains('\n') => Some(format!(" {key}={text}")),
         Value::Number(number) => Some(format!(" {key}={number}")),
+        Value::Array(numbers) if numbers.iter().all(Value::is_u64) => {
+            let list: Vec<String> = numbers.iter().map(Value::to_string).collect();
+            Some(format!(" {key}=[{}]", list.join(", ")))
+        }
         _ => None,
     });
     own.collect()

@@ -53,6 +53,15 @@ impl Signatures {
         Some(rank)
     }
 
+    /// Returns the only rank that signs messages; `None` if none does, or several do.
+    pub(super) fn only(&self) -> Option<u32> {
+        let mut signing = self.lines.iter();
+        let (Some((rank, lines)), None) = (signing.next(), signing.next()) else {
+            return None;
+        };
+        (*lines >= LINES).then_some(*rank)
+    }
+
     /// Returns the ranks that sign their messages; none if it is a single one. `has_others`: headers of other lines name ranks, too.
     pub(super) fn ranks(&self, has_others: bool) -> impl Iterator<Item = u32> + '_ {
         let least = if has_others { MORE_LINES } else { LINES };
@@ -107,5 +116,12 @@ mod tests {
         );
         assert!(signing(&["rank 3 has died", "rank 3 is restarted"]).is_empty());
         assert!(signing(&["rank 0 a", "rank 1 a", "step 2"]).is_empty());
+        let mut signatures = Signatures::default();
+        signatures.read("rank 2: a");
+        assert_eq!(signatures.only(), None);
+        signatures.read("rank 2: b");
+        assert_eq!(signatures.only(), Some(2));
+        signatures.read("rank 1 is late");
+        assert_eq!(signatures.only(), None);
     }
 }

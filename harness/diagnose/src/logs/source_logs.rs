@@ -202,6 +202,14 @@ mod tests {
     }
 
     #[test]
+    fn a_time_is_no_label_and_no_host() {
+        let clock = "12:17:01.10 [rank 3] Before x\n12:17:02.10 [rank 3] After x\n".repeat(4);
+        assert_eq!(marks(&source_logs("job.log", &clock)), [(3, 8)]);
+        let glog = "I0722 05:00:00.110204 77 a.py:4] rank 3: Before x\n".repeat(3);
+        assert_eq!(marks(&source_logs("job.log", &glog)), [(3, 3)]);
+    }
+
+    #[test]
     fn lines_find_their_ranks() {
         for (path, text, expected) in [
             ("rank3.log", "Before x\nAfter x", vec![(3, 2)]),

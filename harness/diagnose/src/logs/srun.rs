@@ -11,6 +11,8 @@ pub(super) struct TasksEnd {
     pub(super) tasks: Vec<u32>,
     /// How they ended, as an exit code: -9 is signal 9.
     pub(super) code: i32,
+    /// Whether the kernel has killed them because there was no more memory.
+    pub(super) is_out_of_memory: bool,
 }
 
 /// What srun says, with `-v` or without, of tasks that ended with exit code 0.
@@ -26,7 +28,11 @@ pub(super) fn tasks_end(text: &str) -> Option<TasksEnd> {
         && let Some(found) = COMPLETED.as_ref().and_then(|line| line.captures(text))
     {
         let tasks = numbers(&found[1])?;
-        return Some(TasksEnd { tasks, code: 0 });
+        return Some(TasksEnd {
+            tasks,
+            code: 0,
+            is_out_of_memory: false,
+        });
     }
     let found = LINE
         .as_ref()
@@ -43,7 +49,11 @@ pub(super) fn tasks_end(text: &str) -> Option<TasksEnd> {
         other => other.strip_prefix("Exited with exit code ")?.parse().ok()?,
     };
     let tasks = numbers(&found[1])?;
-    Some(TasksEnd { tasks, code })
+    Some(TasksEnd {
+        tasks,
+        code,
+        is_out_of_memory: &found[2] == "Out Of Memory",
+    })
 }
 
 /// Returns the numbers of a list such as `8-10,12`; `None` if it is none.
@@ -81,6 +91,9 @@ mod tests {
             read("srun: error: n4: task 3: Out Of Memory"),
             Some((vec![3], -9))
         );
+        let is_out_of_memory = |text: &str| tasks_end(text).unwrap().is_out_of_memory;
+        assert!(is_out_of_memory("srun: error: n4: task 3: Out Of Memory"));
+        assert!(!is_out_of_memory("srun: error: n4: task 3: Killed"));
         assert_eq!(
             read("srun: error: Task launch for 36.0 failed on node n4"),
             None

@@ -15,6 +15,7 @@ use super::deepspeed_launch::DeepSpeedLaunch;
 use super::environment::Environment;
 use super::line::{LogLine, may_name_a_rank, parts};
 use super::own_process::{own_pid, own_process, process_of_command, rank_of_world};
+use super::rank_claims::claim;
 use super::recorder_dump::{self, Dump};
 use super::signature::{Signatures, signature};
 use super::source::Source;
@@ -41,7 +42,7 @@ pub(super) struct Survey {
     is_torchruns: bool,
     /// What the numbers are that its lines begin with.
     pub(super) numbers: Numbers,
-    /// The values of `RANK` that lines without a rank of their own print.
+    /// The values of `RANK` that lines without a rank of their own print, and the ranks of a world that they claim.
     pub(super) printed: BTreeSet<u32>,
     /// The processes that DeepSpeed's launchers have started.
     deepspeed_launch: DeepSpeedLaunch,
@@ -148,6 +149,9 @@ impl Survey {
             if let (Some(pid), Some(rank)) = (pid, environment.rank) {
                 self.pids.entry(pid[1].to_owned()).or_default().insert(rank);
             }
+        }
+        if raw.contains("ank") {
+            self.printed.extend(claim(raw).map(|(rank, _)| rank));
         }
         if let Some((rank, pid)) = own_process(raw).or_else(|| process_of_command(raw)) {
             self.pids.entry(pid.to_owned()).or_default().insert(rank);
@@ -272,6 +276,12 @@ impl Survey {
         told.chain(self.rank_of(pid))
     }
 
+    /// Returns the only rank that messages begin with, where no header names any; `None` if there is none, or several.
+    pub(super) fn only_signature(&self) -> Option<u32> {
+        let has_headers = !self.ranks.is_empty() || self.is_torchruns;
+        self.signatures.only().filter(|_| !has_headers)
+    }
+
     /// Returns the rank that wrote all lines that no other signs: that of the file's name, or the only one that signs, if that
     /// can be so.
     pub(super) fn owner(&self, by_name: Option<u32>, is_only: bool) -> Option<u32> {
@@ -312,7 +322,7 @@ impl Numbers {
         if self == Self::None {
             return (None, raw);
         }
-        let Some(found) = LABEL.as_ref().and_then(|label| label.captures(raw)) else {
+        let Some(found) = label(raw) else {
             return (None, raw);
         };
         let rank = found.get(1).or(found.get(2));
@@ -320,6 +330,18 @@ impl Numbers {
         let end = found.get(0).map_or(0, |all| all.end());
         (rank.filter(|_| self == Self::Ranks), &raw[end..])
     }
+}
+
+/// Returns the label that a line begins with; `None` if it begins with none. `12:17:01.10` is a time.
+fn label(raw: &str) -> Option<regex::Captures<'_>> {
+    let found = LABEL.as_ref()?.captures(raw)?;
+    let rest = &raw.as_bytes()[found.get(0)?.end()..];
+    let is_clock = found
+        .get(1)
+        .is_some_and(|number| raw[number.end()..].starts_with(':'))
+        && !found[0].ends_with(' ')
+        && matches!(rest, [b'0'..=b'9', b'0'..=b'9', b':', ..]);
+    (!is_clock).then_some(found)
 }
 
 /// Decides what the numbers are with which the lines of a source begin. Those that rise with every line are numbers of lines. Some
@@ -334,7 +356,7 @@ fn numbers(source: &Source) -> io::Result<Numbers> {
         let is_launchers = LAUNCHERS.iter().any(|name| raw.starts_with(name));
         // A shell with `set -x` writes its commands so.
         is_batch |= is_launchers || raw.contains("SLURM_") || raw.starts_with("+ ");
-        let label = LABEL.as_ref().and_then(|label| label.captures(raw));
+        let label = label(raw);
         if label.is_none() && found.is_empty() {
             skipped += usize::from(!raw.trim().is_empty() && !is_launchers);
         } else if !raw.trim().is_empty() && !is_launchers {

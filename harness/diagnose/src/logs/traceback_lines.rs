@@ -28,7 +28,8 @@ impl TracebackLines {
         if has_headers {
             let is_first = line.text.ends_with(FIRST) || line.text.ends_with(STACK);
             let is_signed = line.rank.is_some() || line.process.is_some();
-            self.may_begin = line.is_error && !is_first;
+            let is_announced = line.text.ends_with(':') && announces_error(&line.text);
+            self.may_begin = (line.is_error || is_announced) && !is_first;
             self.writer = ((is_first || self.may_begin) && is_signed)
                 .then(|| (line.rank, line.process.clone()));
             return;
@@ -51,6 +52,13 @@ impl TracebackLines {
     }
 }
 
+/// Returns true if a message is about an error, so that its traceback may follow: `Exception during training:`.
+fn announces_error(text: &str) -> bool {
+    ["xception", "rror", "raceback", "ailed"]
+        .iter()
+        .any(|word| text.contains(word))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -63,6 +71,11 @@ mod tests {
             lines.attribute(&mut line);
             line.rank
         };
+        assert_eq!(rank("[Rank 1] Exception during training:"), Some(1));
+        assert_eq!(rank("Traceback (most recent call last):"), Some(1));
+        assert_eq!(rank("  File \"a.py\", line 1, in f"), Some(1));
+        assert_eq!(rank("ValueError: x"), Some(1));
+        assert_eq!(rank("another line"), None);
         assert_eq!(
             rank("[Rank 2] failed: Traceback (most recent call last):"),
             Some(2)

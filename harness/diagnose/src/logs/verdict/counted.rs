@@ -6,7 +6,7 @@ use super::Rules;
 use crate::evidence::verb;
 use crate::logs::arrival::Counted;
 use crate::logs::logged::Logged;
-use crate::logs::phase::Nature;
+use crate::logs::phase::{Edge, Mark, Nature};
 use crate::logs::watchdog::WORLD;
 use allranks_model::diagnosis::rank_set::named;
 use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
@@ -80,10 +80,24 @@ impl Rules<'_> {
                 ));
                 HangKind::GroupSkipped
             }
+            // It has come to the world.
+            false
+                if phase.starts_with("new_group")
+                    && missing.iter().all(|rank| self.has_met(*rank)) =>
+            {
+                HangKind::Behind
+            }
             false => HangKind::MissingRank,
         };
         let confidence = Confidence::Likely;
         Some(self.diagnosis(kind, confidence, missing, summary, facts))
+    }
+
+    /// Returns true if a rank has come out of the rendezvous.
+    fn has_met(&self, rank: Rank) -> bool {
+        let is_met = |mark: &Mark| mark.nature == Nature::Init && mark.edge == Edge::End;
+        let logged = self.job.ranks.get(&rank.0);
+        logged.is_some_and(|logged| logged.log.marks.iter().any(|(mark, _)| is_met(mark)))
     }
 
     /// Returns true if a rank timed out in a collective of the whole world, and so is past what it has not come to.
