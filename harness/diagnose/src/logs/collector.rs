@@ -7,6 +7,7 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
+use super::moment::is_clock;
 use super::pattern::pattern;
 use super::source::Source;
 
@@ -118,11 +119,7 @@ impl Collector {
                 .is_some_and(|start| start.eq_ignore_ascii_case(b"rank"))
         });
         // glog's `I0722 05:00:00.110204` is a time.
-        let is_clock = || {
-            let rest = &raw.as_bytes()[found.get(0).map_or(0, |all| all.end())..];
-            matches!(rest, [b'0'..=b'9', b'0'..=b'9', b':', ..])
-        };
-        let is_time = self == Self::HostAndRank && is_clock();
+        let is_time = self == Self::HostAndRank && is_clock(&found[0], &raw[found[0].len()..]);
         (!is_rank && !is_time).then_some(found)
     }
 

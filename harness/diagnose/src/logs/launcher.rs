@@ -99,14 +99,15 @@ impl Launcher {
     }
 
     /// Decides which of srun's tasks ended by themselves: no more lines come. Those that were killed, or failed, after another one did so
-    /// because of that, and so did those that are half of all or more. A fault is a task's own at any time.
+    /// because of that, and so did those that are half of all or more. A fault is a task's own at any time, as is
+    /// memory that a single task has run out of.
     pub(super) fn close(&mut self) {
         let all: usize = self.tasks.iter().map(|end| end.tasks.len()).sum();
         let mut has_failed = false;
         for end in std::mem::take(&mut self.tasks) {
             let TasksEnd { tasks, code, .. } = end;
-            let is_alone = tasks.len() == 1 && end.is_out_of_memory;
-            let is_fault = code < 0 && code != -9 || is_alone;
+            let is_only_for_memory = tasks.len() == 1 && end.is_out_of_memory;
+            let is_fault = (code < 0 && code != -9) || is_only_for_memory;
             let is_own = code == 0 || is_fault || (!has_failed && tasks.len() * 2 < all);
             has_failed |= code != 0;
             for task in tasks {

@@ -12,6 +12,7 @@ use super::peer::peer;
 use super::phase::{Edge, Mark, Nature};
 use super::rank_log::RankLog;
 use super::torch_calls::nature;
+use super::watchdog::WORLD;
 
 static DIGITS: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"\d+").ok());
 
@@ -50,6 +51,12 @@ impl Logged {
     /// Returns true if it has written an error that nothing but tearing down follows, or its watchdog ended its wait.
     pub(super) fn gave_up(&self) -> bool {
         self.log.final_errors().next().is_some() || self.log.watchdog.timed_out()
+    }
+
+    /// Returns the number of the collective of the whole world that timed out on it; `None` if none did.
+    pub(super) fn timed_out_work(&self) -> Option<i64> {
+        let works = self.log.watchdog.groups.get(WORLD)?;
+        works.timed_out.as_ref().map(|work| work.number)
     }
 
     /// Counts how often it has begun the phase with this key.

@@ -64,6 +64,11 @@ fn days(year: i64, month: i64, day: i64) -> i64 {
     era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year
 }
 
+/// Returns true if a prefix of a line, such as `12:`, is the hour of a time that the rest of the line goes on with.
+pub(super) fn is_clock(prefix: &str, rest: &str) -> bool {
+    prefix.ends_with(':') && matches!(rest.as_bytes(), [b'0'..=b'9', b'0'..=b'9', b':', ..])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -80,5 +85,13 @@ mod tests {
             Moment::of_epoch(1.0).since(at(2026, 1, 1, "0:0:0").unwrap()),
             None
         );
+    }
+
+    #[test]
+    fn an_hour_is_told_from_a_label() {
+        assert!(is_clock("12:", "17:01.10 x"));
+        assert!(!is_clock("12: ", "17:01:02 x"));
+        assert!(!is_clock("12:", "text"));
+        assert!(!is_clock("[12] ", "17:01:02 x"));
     }
 }

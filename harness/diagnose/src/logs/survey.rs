@@ -14,6 +14,7 @@ use super::communicator::Communicator;
 use super::deepspeed_launch::DeepSpeedLaunch;
 use super::environment::Environment;
 use super::line::{LogLine, may_name_a_rank, parts};
+use super::moment::is_clock;
 use super::own_process::{own_pid, own_process, process_of_command, rank_of_world};
 use super::rank_claims::claim;
 use super::recorder_dump::{self, Dump};
@@ -335,13 +336,8 @@ impl Numbers {
 /// Returns the label that a line begins with; `None` if it begins with none. `12:17:01.10` is a time.
 fn label(raw: &str) -> Option<regex::Captures<'_>> {
     let found = LABEL.as_ref()?.captures(raw)?;
-    let rest = &raw.as_bytes()[found.get(0)?.end()..];
-    let is_clock = found
-        .get(1)
-        .is_some_and(|number| raw[number.end()..].starts_with(':'))
-        && !found[0].ends_with(' ')
-        && matches!(rest, [b'0'..=b'9', b'0'..=b'9', b':', ..]);
-    (!is_clock).then_some(found)
+    let is_time = is_clock(&found[0], &raw[found[0].len()..]);
+    (!is_time).then_some(found)
 }
 
 /// Decides what the numbers are with which the lines of a source begin. Those that rise with every line are numbers of lines. Some

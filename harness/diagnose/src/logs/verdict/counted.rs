@@ -7,7 +7,6 @@ use crate::evidence::verb;
 use crate::logs::arrival::Counted;
 use crate::logs::logged::Logged;
 use crate::logs::phase::{Edge, Mark, Nature};
-use crate::logs::watchdog::WORLD;
 use allranks_model::diagnosis::rank_set::named;
 use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
 use allranks_model::names::Rank;
@@ -72,8 +71,8 @@ impl Rules<'_> {
             named(&ranks)
         )];
         let has_left_out = missing.iter().all(|rank| self.has_gone_on(*rank));
-        let kind = match phase.starts_with("new_group") && has_left_out {
-            true => {
+        let kind = match phase.starts_with("new_group") {
+            true if has_left_out => {
                 facts.push(format!(
                     "{} timed out in a collective of the world: every rank must call new_group, its members or not",
                     named(&missing)
@@ -81,13 +80,8 @@ impl Rules<'_> {
                 HangKind::GroupSkipped
             }
             // It has come to the world.
-            false
-                if phase.starts_with("new_group")
-                    && missing.iter().all(|rank| self.has_met(*rank)) =>
-            {
-                HangKind::Behind
-            }
-            false => HangKind::MissingRank,
+            true if missing.iter().all(|rank| self.has_met(*rank)) => HangKind::Behind,
+            _ => HangKind::MissingRank,
         };
         let confidence = Confidence::Likely;
         Some(self.diagnosis(kind, confidence, missing, summary, facts))
@@ -102,10 +96,7 @@ impl Rules<'_> {
 
     /// Returns true if a rank timed out in a collective of the whole world, and so is past what it has not come to.
     fn has_gone_on(&self, rank: Rank) -> bool {
-        let works = |logged: &Logged| {
-            let works = logged.log.watchdog.groups.get(WORLD)?;
-            works.timed_out.is_some().then_some(())
-        };
-        self.job.ranks.get(&rank.0).and_then(works).is_some()
+        let logged = self.job.ranks.get(&rank.0);
+        logged.and_then(Logged::timed_out_work).is_some()
     }
 }

@@ -37,10 +37,10 @@ impl Rules<'_> {
             return None;
         }
         let ranks = &self.job.ranks;
-        let work = timed_out_work(ranks.values().next()?)?;
+        let work = ranks.values().next()?.timed_out_work()?;
         let is_same = ranks
             .values()
-            .all(|logged| timed_out_work(logged) == Some(work));
+            .all(|logged| logged.timed_out_work() == Some(work));
         if ranks.len() < SIGNED || !is_same {
             return None;
         }
@@ -77,7 +77,7 @@ impl Rules<'_> {
         }
         let numbers: BTreeSet<Option<i64>> = waiting
             .iter()
-            .map(|(_, logged)| timed_out_work(logged))
+            .map(|(_, logged)| logged.timed_out_work())
             .collect();
         let (here, others) = match (numbers.first().copied()?, numbers.len()) {
             (Some(work), 1) => {
@@ -107,12 +107,6 @@ impl Rules<'_> {
         let found = self.diagnosis(kind, confidence, culprits, summary, facts);
         Some(Diagnosis { victims, ..found })
     }
-}
-
-/// Returns the number of the work of the world that timed out on a rank; `None` if none did.
-fn timed_out_work(logged: &Logged) -> Option<i64> {
-    let works = logged.log.watchdog.groups.get(WORLD)?;
-    works.timed_out.as_ref().map(|work| work.number)
 }
 
 #[cfg(test)]
