@@ -212,10 +212,7 @@ fn execute(
         .into_iter()
         .map(RunIssue::Missing)
         .collect();
-    let whole = arguments.select.filter.is_empty()
-        && arguments.select.shard.is_none()
-        && arguments.select.world_size.is_empty()
-        && planned.profile() == Some("full");
+    let whole = arguments.select.has_every_check(planned.profile());
     let expectations = Arc::clone(&planned.suite.expectations);
     let plan = Arc::new(planned.plan);
     let progress = if io::stderr().is_terminal() {

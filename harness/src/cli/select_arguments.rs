@@ -74,6 +74,17 @@ impl SelectArguments {
         Duration::from_secs(self.import_patience)
     }
 
+    /// Returns whether these arguments and a profile select every check of the suite on the platforms at hand, so that an
+    /// expectation that matches no check is out of date.
+    #[must_use]
+    pub fn has_every_check(&self, profile: Option<&str>) -> bool {
+        self.cases.is_empty()
+            && self.filter.is_empty()
+            && self.shard.is_none()
+            && self.world_size.is_empty()
+            && profile == Some("full")
+    }
+
     /// Returns what to load.
     #[must_use]
     pub fn request(&self) -> Request {
@@ -120,5 +131,40 @@ impl std::str::FromStr for DriverChoice {
             );
         }
         Ok(Self::Command(argv))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::SelectArguments;
+
+    #[derive(Debug, Parser)]
+    struct Command {
+        #[command(flatten)]
+        select: SelectArguments,
+    }
+
+    fn select(arguments: &[&str]) -> SelectArguments {
+        let name = std::iter::once(&"run");
+        Command::try_parse_from(name.chain(arguments))
+            .unwrap()
+            .select
+    }
+
+    #[test]
+    fn a_part_of_the_suite_does_not_have_every_check() {
+        assert!(select(&["--platform", "cpu"]).has_every_check(Some("full")));
+        for (arguments, profile) in [
+            (&[][..], "core"),
+            (&["cases/numerics"], "full"),
+            (&["--filter", "all_reduce"], "full"),
+            (&["--shard", "1/2"], "full"),
+            (&["--world-size", "2"], "full"),
+        ] {
+            let select = select(arguments);
+            assert!(!select.has_every_check(Some(profile)), "{arguments:?}");
+        }
     }
 }
