@@ -9,6 +9,7 @@ use regex::Regex;
 use super::own_process::process_of_command;
 use super::pattern::pattern;
 use super::phase::{Edge, Mark, Nature};
+use super::stack_titles::titled_rank;
 use super::torch_calls::call_of;
 
 /// The stacks of one file so far.
@@ -51,9 +52,6 @@ struct MainThread {
     message: Option<bool>,
 }
 
-static TITLE: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    pattern(r"(?i)^[=#*-]{2,}.*?\brank[ :#=]*(\d+)(?:,? pid[ :=]*\d+)?\s*[=#*-]*$")
-});
 static PROCESS: LazyLock<Option<Regex>> = LazyLock::new(|| pattern(r"^Process (\d+): "));
 static THREAD: LazyLock<Option<Regex>> =
     LazyLock::new(|| pattern(r#"^Thread \S+ \(([^)]*)\)(?:: "(\w+)")?"#));
@@ -109,10 +107,8 @@ impl CallStacks {
         rank_of: impl Fn(&str) -> Option<u32>,
     ) {
         let found = |pattern: &'static LazyLock<Option<Regex>>| pattern.as_ref()?.captures(text);
-        if text.starts_with(['=', '#', '*', '-']) {
-            if let Some(title) = found(&TITLE) {
-                self.title = title[1].parse().ok();
-            }
+        if let Some(rank) = titled_rank(text) {
+            self.title = Some(rank);
         } else if text.starts_with("Pyspy dump for PID ") {
             self.title = rank;
         } else if text.starts_with("Process ") {

@@ -64,7 +64,14 @@ const ALL: &[Collector] = &[
     Collector::Host,
 ];
 /// What lines of a launcher itself begin with, between those of its hosts.
-const LAUNCHERS: &[&str] = &["pdsh@", "[mpi-launch]", "clush:", "#", "$ "];
+const LAUNCHERS: &[&str] = &[
+    "pdsh@",
+    "[mpi-launch]",
+    "clush:",
+    "Attaching to ",
+    "#",
+    "$ ",
+];
 /// Lines that are looked at, and of them the share in percent that must have the prefix.
 const LOOK: usize = 300;
 const SHARE: usize = 85;
@@ -77,7 +84,8 @@ impl Collector {
         let (mut containers, mut writers) = (BTreeSet::new(), BTreeSet::new());
         source.each_line(|raw| {
             let is_followed = FOLLOWED.as_ref().is_some_and(|line| line.is_match(raw));
-            let is_launchers = LAUNCHERS.iter().any(|name| raw.starts_with(name));
+            let is_launchers = LAUNCHERS.iter().any(|name| raw.starts_with(name))
+                || raw.contains(" exited with code ");
             if !raw.trim().is_empty() && !is_followed && !is_launchers {
                 seen += 1;
                 if let Some(found) = Self::Stern.captures(raw) {

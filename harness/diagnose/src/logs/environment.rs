@@ -36,7 +36,10 @@ static VARIABLE: LazyLock<Option<Regex>> = LazyLock::new(|| {
 });
 
 static PROCESSES: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(r"^Num processes: (\d+)|registered\. Starting with (\d+) processes").ok()
+    Regex::new(
+        r"^Num processes: (\d+)|registered\. Starting with (\d+) processes|multiple processes\b.*\btotal (\d+),",
+    )
+    .ok()
 });
 static WORLD: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"\bworld=(\d+)\b").ok());
 static TENSOR: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"\btp_size=(\d+)").ok());

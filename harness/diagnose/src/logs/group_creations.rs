@@ -14,15 +14,15 @@ const MOST: usize = 10_000;
 /// The groups of one rank.
 #[derive(Clone, Debug, Default)]
 pub(super) struct GroupCreations {
-    /// The members of each group that it has begun to create.
-    pub(super) members: Vec<Vec<u32>>,
+    /// What it has begun to create, one after another: the members of a group, or of several groups at once, `[[0, 1], [2, 3]]`.
+    pub(super) members: Vec<Vec<Vec<u32>>>,
     /// The number of the group in whose creation it has waited in vain: how many it has created before.
     pub(super) awaited: Option<u32>,
 }
 
 static CREATES: LazyLock<Option<Regex>> = LazyLock::new(|| {
     pattern(
-        r"(?i)\b(?:new_(?:sub)?groups?|new (?:[\w-]+ ){0,3}group|(?:creat|mak|build|form|initiali[sz])(?:e|es|ing) (?:[\w-]+ ){0,4}group)\b[^\[\]]{0,40}\[(\d+(?:,\s?\d+)*)\]",
+        r#"(?i)\b(?:new_(?:sub)?groups?|new (?:[\w-]+ ){0,3}group|(?:creat|mak|build|form|initiali[sz])(?:e|es|ing) (?:[\w-]+ ){0,4}group)\b[^\[\]]{0,40}\[(?P<ranks>[\[('"]{0,3}\d+[\d\s,()\[\]'"]*)\]"#,
     )
 });
 /// The key that Gloo waits for: the number of the group is 0 for the world.
@@ -46,7 +46,10 @@ impl GroupCreations {
         let Some(found) = CREATES.as_ref().and_then(|line| line.captures(text)) else {
             return;
         };
-        let members: Vec<u32> = ranks_of_list(&found[1]).collect();
+        let lists = found["ranks"].split([')', ']']);
+        let lists = lists.map(|list| list.trim_matches(|other: char| !other.is_ascii_digit()));
+        let lists = lists.filter(|list| !list.is_empty());
+        let members: Vec<Vec<u32>> = lists.map(|list| ranks_of_list(list).collect()).collect();
         // A second line about the same group.
         if self.members.last() != Some(&members) && self.members.len() < MOST {
             self.members.push(members);
@@ -55,7 +58,8 @@ impl GroupCreations {
 
     /// Returns true if these are not only the groups to which the rank belongs.
     pub(super) fn are_all(&self, rank: u32) -> bool {
-        self.members.iter().any(|members| !members.contains(&rank))
+        let mut groups = self.members.iter().flatten();
+        groups.any(|members| !members.contains(&rank))
     }
 
     /// Adds what another file of the same rank says.
@@ -72,15 +76,23 @@ mod tests {
     #[test]
     fn groups_are_read_as_they_are_created() {
         for (text, members) in [
-            ("rank=0 new_group #1 tp ranks=[0, 1]", Some(vec![0, 1])),
-            ("new tensor-parallel group [2, 3]", Some(vec![2, 3])),
-            ("creating actor group [1, 2, 3]", Some(vec![1, 2, 3])),
-            ("Creating process group with ranks [4]", Some(vec![4])),
-            ("dist.new_group([0, 2])", Some(vec![0, 2])),
+            (
+                "rank=0 new_group #1 tp ranks=[0, 1]",
+                Some(vec![vec![0, 1]]),
+            ),
+            ("new tensor-parallel group [2, 3]", Some(vec![vec![2, 3]])),
+            ("creating actor group [1, 2, 3]", Some(vec![vec![1, 2, 3]])),
+            ("Creating process group with ranks [4]", Some(vec![vec![4]])),
+            ("dist.new_group([0, 2])", Some(vec![vec![0, 2]])),
             ("    dp = dist.new_group([0, 2])", None),
             ("broadcast params in tp group [0, 1]", None),
             ("actor group [1, 2, 3] is ready", None),
             ("new group of layers: lr=[0.1]", None),
+            (
+                "create group #1 'tp' all_lists=['(0, 2)', '(1, 3)']",
+                Some(vec![vec![0, 2], vec![1, 3]]),
+            ),
+            ("creating dp groups [[0, 2], [1, 3]]", None),
         ] {
             let mut creations = GroupCreations::default();
             creations.read(text);

@@ -33,6 +33,8 @@ pub(super) struct Job {
     pub(super) stray: RankLog,
     /// The time of the last line of any rank.
     pub(super) last: Option<Moment>,
+    /// The time of the last line, of a rank or not.
+    pub(super) end: Option<Moment>,
 }
 
 static PLACE_IN_SOURCE: LazyLock<Option<Regex>> =
@@ -70,8 +72,9 @@ impl Job {
             rank_logs.entry(*rank).or_default();
         }
         let makes_steps = has_processes && stray.step.is_some() && stray.errors.is_empty();
-        let is_told =
-            !lines.accusations.absent.is_empty() || !lines.lagging_ranks.reports.is_empty();
+        let is_told = !lines.accusations.absent.is_empty()
+            || !lines.lagging_ranks.reports.is_empty()
+            || !lines.process_table.lines.ranks.is_empty();
         if rank_logs.is_empty() && !is_told && !makes_steps {
             return Err(LogError::NoRank);
         }
@@ -99,6 +102,7 @@ impl Job {
         let members = members.filter_map(|group| group.members.last().map(|rank| rank + 1));
         let size = announced.chain(counted).chain(joined).chain(members).max();
         let last = latest(rank_logs.values().filter_map(|log| log.last));
+        let end = latest(last.into_iter().chain(stray.last));
         let ranks = logged(rank_logs);
         let has_finished =
             |logged: &Logged| logged.log.is_finished && logged.log.final_errors().next().is_none();
@@ -112,6 +116,7 @@ impl Job {
             dumps,
             stray,
             last,
+            end,
         };
         Ok((job, notes))
     }
@@ -134,6 +139,7 @@ impl Job {
             && self.lines.process_table.lines.ranks.is_empty()
             && self.lines.stalled_tensors.missing.is_empty()
             && self.lines.bootstrap.is_well()
+            && self.lines.counts.joined.is_none()
             && self.lines.lagging_ranks.reports.is_empty()
             && !self.ranks.is_empty()
             && !self.ranks.values().any(says)

@@ -47,8 +47,8 @@ pub(super) struct JobLines {
 }
 
 impl JobLines {
-    /// Reads the next line, which a rank has written if it is known. Dead workers are read apart: an engine that is one of several
-    /// numbers its own workers from 0.
+    /// Reads the next line, which a rank has written if it is known. Dead workers are read apart, since an engine that is one of several
+    /// numbers its own workers from 0, and so are the claims of processes, which need the line's writer.
     pub(super) fn read(&mut self, text: &str, rank: Option<u32>) {
         self.launcher.read(text);
         self.accusations.read(text, rank);
@@ -58,7 +58,6 @@ impl JobLines {
         self.compared_values.read(text);
         self.stalled_tensors.read(text);
         self.bootstrap.read(text);
-        self.rank_claims.read(text);
         self.lagging_ranks.read(text, rank);
         self.pod_ends.read(text);
     }

@@ -99,9 +99,17 @@ fn name_processes_of_all(surveys: &mut [Survey], rank_of: impl Fn(&[Survey], &st
         .flat_map(|survey| survey.processes.keys())
         .collect();
     ranks.extend(scheduler_ranks(processes.iter().copied()));
-    for process in processes {
-        if process.bytes().all(|byte| byte.is_ascii_digit())
-            && let Some(rank) = rank_of(surveys, process)
+    let all_processes = &processes;
+    for process in &processes {
+        let process: &String = process;
+        let pid = process.split('@').next().unwrap_or_default();
+        let is_only = || {
+            let mut others = all_processes.iter();
+            !others.any(|one| *one != process && one.split('@').next() == Some(pid))
+        };
+        if pid.bytes().all(|byte| byte.is_ascii_digit())
+            && let Some(rank) = rank_of(surveys, pid)
+            && (pid == process || is_only())
         {
             ranks.insert(process.clone(), rank);
         }

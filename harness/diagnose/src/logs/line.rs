@@ -56,7 +56,7 @@ static HEADER: LazyLock<Option<Regex>> = LazyLock::new(|| {
         // vLLM: INFO 12-02 10:11:02 parallel_state.py:250].
         r"|", level!(), r"\s+(?P<vmonth>\d\d)-(?P<vday>\d\d) (?P<vclock>\d\d:\d\d:\d\d(?:\.\d+)?)(?: \[?[\w./-]+:\d+\])?",
         // syslog and systemd's journal: Oct 02 23:40:00 n7 torchrun[8790]:
-        r"|(?P<smonth>Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) {1,2}(?P<sday>\d{1,2}) (?P<sclock>\d\d:\d\d:\d\d(?:\.\d+)?) [\w.-]+ (?P<program>[\w./-]+)\[\d+\]:",
+        r"|(?P<smonth>Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) {1,2}(?P<sday>\d{1,2}) (?P<sclock>\d\d:\d\d:\d\d(?:\.\d+)?) [\w.-]+ (?P<program>[\w./-]+)\[(?P<spid>\d+)\]:",
         // Python's logging with the process: INFO:4009:train:
         r"|", level!(), r":(?P<lpid>\d{2,8}):[\w.]*:",
         // E1120 14:00:00.123456 4242 file.cpp:67]
@@ -66,16 +66,31 @@ static HEADER: LazyLock<Option<Regex>> = LazyLock::new(|| {
         r"|\[?\d\d:\d\d:\d\d(?:[.,]\d+)?\]?",
         r"|\[?(?P<epoch>1\d{9}(?:\.\d+)?)\]?:?",
         r"|\[default(?P<local>\d+)\]:",
-        r"|\[(?i:rank)[ _:]*(?P<rank>\d+)\]:?",
+        // `[rank 3]`, `[Rank: 3]`, `[rank 3/8]`, `[rank=3 world=8]`.
+        r"|\[(?i:rank)[ _:=]*(?P<rank>\d+)(?: ?/ ?\d+|,? world(?:_size)?[=: ]\d+)?\]:?",
         r"|(?i:rank)[ _:=]?(?P<bare>\d+)(?:/\d+)?\s*[:|>\]]",
         r"|(?:Process )?(?i:rank): (?P<own>\d+),",
-        r"|\[\d+,(?P<mpi>\d+)\]<std\w+>:?",
+        // Composer: rank3[1203][MainThread]:.
+        r"|rank(?P<thread>\d+)\[\d+\]\[[\w-]+\]:",
+        // mpirun --tag-output, and SageMaker's: [1,3]<stdout>:, [1,mpirank:3,algo-1]<stdout>:.
+        r"|\[\d+,(?:mpirank:)?(?P<mpi>\d+)(?:,[\w.-]+)?\]<\w+>:?",
+        // torchft's replica: [ddp_1:0f72/0 - step 9].
+        r"|\[[\w.:-]+/\d+ - step \d+\]",
+        // SkyPilot's node, before what runs there: (worker1, rank=1, pid=2111, ip=10.0.0.2).
+        r"|\([a-z][\w-]*, rank=\d+, pid=\d+(?:, ip=[^)\s]+)?\)",
+        // Monarch: [actor=<root>.<trainer.Trainer trainer{'gpus': 1/4}>].
+        r"|\[actor=(?P<mesh>[^\]\s][^\]]*)\]",
         // (RayWorkerWrapper pid=4009, ip=10.0.0.1), (VllmWorker rank=2 pid=251), (Worker_TP1 pid=251).
         r"|\((?P<actor>[A-Za-z][\w.:]*)(?: rank=(?P<arank>\d+)| (?P<aengine>[A-Z]{2}\d+(?:_[A-Z]{2}\d+)*))? pid=(?P<pid>\d+)(?:, ip=(?P<ip>[^)\s]+))?\)",
         // Python's logging: `- trainer - INFO -`, `- INFO - __main__ -`; loguru: `| INFO | train:main:42 -`.
         r"|- [\w.]+ - ", level!(), r" -",
         r"|- ", level!(), r" - [\w.]+ -",
         r"|\|\s*", level!(), r"\s*\|(?: [\w.<>]+:[\w.<>]+:\d+ -| [\w.]+ \|)?",
+        // LLaMA-Factory: [INFO|2025-09-03 10:00:20] llamafactory.hparams.parser:423 >>; transformers: [INFO|trainer.py:2243].
+        r"|\[", level!(), r"\|(?P<lyear>\d{4})-(?P<lmonth>\d\d)-(?P<lday>\d\d) (?P<lclock>\d\d:\d\d:\d\d)\] [\w.]+:\d+ >>",
+        r"|\[", level!(), r"\|[\w.]+:\d+\]",
+        // With the logger, `INFO: composer.utils.dist:`.
+        r"|", level!(), r": [a-z_]\w*(?:\.\w+)+:",
         r"|[\[(]?", level!(), r"[\])]?(?::[\w.]*:?)?(?:\s+-|\s*\||\s+:)?",
         // The process and the line of code, `4009 train.py:42 :`.
         r"|(?:\d{2,8} +)?[\w./-]+\.py:\d+(?: ?[:|-])?",
@@ -160,7 +175,8 @@ impl<'a> LogLine<'a> {
                 let beginning = text.get(..48).unwrap_or(&text);
                 line.moment.is_some() && beginning.contains(".py:")
             };
-            if !text.as_bytes().first().is_some_and(is_one) && !is_code() {
+            let is_rule = text.starts_with("--");
+            if is_rule || (!text.as_bytes().first().is_some_and(is_one) && !is_code()) {
                 break;
             }
             let Some(found) = HEADER.as_ref().and_then(|header| header.captures(&text)) else {
@@ -217,7 +233,7 @@ impl<'a> LogLine<'a> {
         if text("program").is_some_and(is_daemon) {
             return 0;
         }
-        if let Some(pid) = text("lpid") {
+        if let Some(pid) = text("lpid").or(text("spid")) {
             self.logger_pid = Some(pid.to_owned());
         }
         // With other kinds of parallelism beside it, the number among those that share tensors is no rank of the job.
@@ -230,12 +246,13 @@ impl<'a> LogLine<'a> {
         let after_rank = number("rank")
             .or(number("bare"))
             .or(number("own"))
+            .or(number("thread"))
             .or(number("mpi"))
             .or(number("arank"))
             .or(tensor);
         self.rank = self.rank.or(after_rank);
         // Whether it is one is seen once those of all processes are known.
-        if let (None, Some(engine)) = (tensor, text("engine")) {
+        if let (None, Some(engine)) = (tensor, text("engine").or(text("mesh"))) {
             self.process = Some(engine.trim_start().to_owned());
         }
         self.local_rank = number("local").or(self.local_rank);
@@ -265,6 +282,8 @@ fn moment(found: &regex::Captures<'_>) -> Option<Moment> {
         date(Form::Iso, part("year"), "month", "day", clock)
     } else if let Some(clock) = text("aclock") {
         date(Form::Iso, part("ayear"), "amonth", "aday", clock)
+    } else if let Some(clock) = text("lclock") {
+        date(Form::Iso, part("lyear"), "lmonth", "lday", clock)
     } else if let Some(clock) = text("vclock") {
         date(Form::Glog, None, "vmonth", "vday", clock)
     } else if let Some(clock) = text("gclock") {
@@ -381,6 +400,39 @@ mod tests {
             ),
             ("[default3]:Before x", None, Some(3), "Before x"),
             ("rank 2: Before x", Some(2), None, "Before x"),
+            ("[rank 2/8] Before x", Some(2), None, "Before x"),
+            ("[rank=2 world=8] Before x", Some(2), None, "Before x"),
+            (
+                "2025-06-02 03:11:10,120: rank5[1205][MainThread]: INFO: composer.utils.dist: Before x",
+                Some(5),
+                None,
+                "Before x",
+            ),
+            (
+                "[1,mpirank:5,algo-2]<stderr>:Before x",
+                Some(5),
+                None,
+                "Before x",
+            ),
+            (
+                "(worker1, rank=1, pid=2111, ip=10.0.0.2) [default1]:[rank 3/4] Before x",
+                Some(3),
+                Some(1),
+                "Before x",
+            ),
+            ("--- rank 2 ---", None, None, "--- rank 2 ---"),
+            (
+                "[INFO|2025-09-03 10:00:20] llamafactory.hparams.parser:423 >> Process rank: 2, world size: 4",
+                Some(2),
+                None,
+                "world size: 4",
+            ),
+            (
+                "[INFO|trainer.py:2243] 2025-09-03 10:00:20,101 >> ***** Running training *****",
+                None,
+                None,
+                ">> ***** Running training *****",
+            ),
             (
                 "12/09/2024 19:02:20 - INFO - parser - Process rank: 5, device: cuda:5",
                 Some(5),
@@ -563,7 +615,8 @@ mod tests {
         assert_eq!(read(train), (None, None, pid, "init rank 5/8".to_owned()));
         let watchdog =
             "Nov 03 01:02:03 gpu-7 torchrun[8790]: [rank4]:[E1103 01:02:02.2 P.cpp:632] [Rank 4] x";
-        assert_eq!(read(watchdog), (Some(4), None, None, "x".to_owned()));
+        let pid = Some("8790".to_owned());
+        assert_eq!(read(watchdog), (Some(4), None, pid, "x".to_owned()));
         let daemon = "Nov 03 01:02:03 gpu-7 systemd[1]: Starting clean-up...";
         assert_eq!(read(daemon), (None, None, None, daemon.to_owned()));
         assert_eq!(

@@ -39,6 +39,7 @@
 //! | `bootstrap` | what NCCL says of ranks that check in |
 //! | `rank_claims` | the ranks that processes claim to be |
 //! | `compared_values` | errors in which ranks compare what they have |
+//! | `stack_titles` | the titles above stacks that name ranks |
 //! | `stalled_tensors` | tensors that Horovod says ranks have not submitted |
 //! | `lagging_ranks` | ranks that torch's own reports say have not joined a collective |
 //! | `operation_counts` | how many operations NCCL's RAS says that ranks have launched |
@@ -119,6 +120,7 @@ mod signature;
 mod source;
 mod source_logs;
 mod srun;
+mod stack_titles;
 mod stalled_tensors;
 mod survey;
 mod torch_calls;

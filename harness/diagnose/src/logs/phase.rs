@@ -81,7 +81,7 @@ static OVER: LazyLock<Option<Regex>> = LazyLock::new(|| {
 /// A collective that a line ends with, behind what led to it: `forward done, grad all-reduce`, `waiting for metadata (barrier)`.
 static LAST: LazyLock<Option<Regex>> = LazyLock::new(|| {
     pattern(
-        r"(?i)(?:,|->|=>|\() ?((?:(?:in|enter(?:ing)?|wait(?:ing)? (?:for|in|at)|now|then|grad(?:ient)?s?) )*(?:all[-_ ]?reduce|all[-_ ]?gather|reduce[-_ ]?scatter|all[-_ ]?to[-_ ]?all|broadcast|barrier))\)?[ .…]*$",
+        r"(?i)(?:,|->|=>|\() ?((?:(?:in|enter(?:ing)?|wait(?:ing)? (?:for|in|at)|now|then|grad(?:ient)?s?|[tdpces]p|world) )*(?:all[-_ ]?reduce|all[-_ ]?gather|reduce[-_ ]?scatter|all[-_ ]?to[-_ ]?all|broadcast|barrier))\)?[ .…]*$",
     )
 });
 /// A call that forms the world, by its name alone or with its arguments.
@@ -113,12 +113,14 @@ static HALF: LazyLock<Option<Regex>> =
 static LOCATION: LazyLock<Option<Regex>> = LazyLock::new(|| pattern(r"\s{2,}[\w./-]+\.py:\d+$"));
 /// The call that tears down all groups, by its name alone.
 static DESTROY: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    pattern(r"^(?i:rank \d+[:,]? )?(?:(?:torch\.)?dist(?:ributed)?\.)?destroy_process_group\(\)$")
+    pattern(
+        r"^(?i:rank \d+[:,]? )?(?:(?:torch\.)?dist(?:ributed)?\.)?destroy_process_group\(\)(?: (?:enter(?:ed|ing)?|begins?|called|start(?:s|ed)?))?\W*$",
+    )
 });
 /// What says that all groups are torn down.
 static DESTROYED: LazyLock<Option<Regex>> = LazyLock::new(|| {
     pattern(
-        r"(?i)^(?:rank \d+[:,]? )?(?:(?:the |all )?process[ _]groups? (?:is |are |was |has been )?destroyed|destroyed (?:the |all )?process[ _]groups?)\b[.! ]*$",
+        r"(?i)^(?:rank \d+[:,]? )?(?:(?:the |all )?process[ _]groups? (?:is |are |was |has been )?destroyed|destroyed (?:the |all )?process[ _]groups?)\b[.! ]*$|^destroy_process_group\(\) (?:left|done|over|ended|exited|finished|returned)\b.*$",
     )
 });
 
@@ -157,6 +159,7 @@ static NATURES: LazyLock<Option<(RegexSet, Vec<Nature>)>> = LazyLock::new(|| {
             Nature::NewGroup(Vec::new()),
         ),
         (r"barrier|wait_for_everyone", Nature::Collective("barrier")),
+        (r"^quorum$", Nature::Collective("quorum")),
         (r"all[-_ ]?to[-_ ]?all", Nature::Collective("all_to_all")),
         (r"reduce[-_ ]?scatter", Nature::Collective("reduce_scatter")),
         (r"all[-_ ]?gather", Nature::Collective("all_gather")),

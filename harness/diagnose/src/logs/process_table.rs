@@ -1,5 +1,7 @@
 //! Reads the states of processes that `ps` has printed beside the logs of a job.
 
+use std::collections::BTreeMap;
+
 use super::process_lines::ProcessLines;
 
 /// The processes that are stopped, and not only asleep.
@@ -11,6 +13,8 @@ pub(super) struct ProcessTable {
     columns: Option<(usize, usize)>,
     /// The process whose `/proc/PID/status` the lines show; `None` if they show none.
     status: Option<String>,
+    /// The lines of the processes that a debugger has stopped, by process id: it may do so for a moment only.
+    traced: BTreeMap<String, String>,
 }
 
 impl ProcessTable {
@@ -20,6 +24,15 @@ impl ProcessTable {
             let pid = rest.split_once("/status").map(|(pid, _)| pid);
             let pid = pid.filter(|pid| pid.parse::<u32>().is_ok());
             self.status = pid.map(str::to_owned);
+        } else if let Some(tracer) = text.strip_prefix("TracerPid:")
+            && let Some(pid) = &self.status
+            && tracer.trim() != "0"
+        {
+            // Seen twice to be stopped by a debugger.
+            if let Some(line) = self.traced.remove(pid) {
+                let line = format!("{line}, traced by process {}", tracer.trim());
+                self.lines.processes.entry(pid.clone()).or_insert(line);
+            }
         } else if let Some(state) = text.strip_prefix("State:")
             && let Some(pid) = self.status.take()
             && state.trim_start().starts_with("T (stopped)")
@@ -31,7 +44,7 @@ impl ProcessTable {
 
     /// Reads the next line.
     pub(super) fn read(&mut self, text: &str) {
-        if text.contains("/proc/") || text.starts_with("State:") {
+        if text.contains("/proc/") || text.starts_with("State:") || text.starts_with("TracerPid:") {
             self.read_status(text);
         }
         // Most lines are of no table, and a look is cheaper than the words.
@@ -50,11 +63,12 @@ impl ProcessTable {
         };
         match (words.get(id), words.get(state)) {
             (Some(id), Some(state)) if id.parse::<u32>().is_ok() => {
-                // A debugger stops a process for a moment only, and `ps` shows that as t.
-                if state.starts_with('T') {
-                    let line = words.join(" ");
-                    self.lines.processes.insert((*id).to_owned(), line);
-                }
+                let all = match state.chars().next() {
+                    Some('T') => &mut self.lines.processes,
+                    Some('t') => &mut self.traced,
+                    _ => return,
+                };
+                all.insert((*id).to_owned(), words.join(" "));
             }
             _ => self.columns = None,
         }
@@ -76,5 +90,9 @@ mod tests {
         let mut table = ProcessTable::default();
         status.lines().for_each(|line| table.read(line));
         assert_eq!(table.lines.processes.keys().collect::<Vec<_>>(), ["94"]);
+        let traced = "PID STAT COMMAND\n93 tl python\n94 tl python\n$ grep TracerPid /proc/93/status\nTracerPid:\t60\n$ grep TracerPid /proc/94/status\nTracerPid:\t0";
+        let mut table = ProcessTable::default();
+        traced.lines().for_each(|line| table.read(line));
+        assert_eq!(table.lines.processes.keys().collect::<Vec<_>>(), ["93"]);
     }
 }

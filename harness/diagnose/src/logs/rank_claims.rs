@@ -1,4 +1,4 @@
-//! Reads which rank each process claims to be, and of how many, where its own file says one such: `rank 2 / 4`, `WORLD_SIZE=4 RANK=2`.
+//! Reads which rank each process claims to be, and of how many, where its own file, or a collector for it, says one such: `rank 2 / 4`, `WORLD_SIZE=4 RANK=2`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
@@ -11,9 +11,10 @@ use super::pattern::pattern;
 /// The claims of the processes of a job.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RankClaims {
-    /// The claims in the source that is read: rank, and number of ranks.
-    here: BTreeSet<(u32, u32)>,
-    /// The only claim of each source that was read.
+    /// The claims in the source that is read, rank and number of ranks, by what a collector names as the writer; empty if it names
+    /// none.
+    here: BTreeMap<String, BTreeSet<(u32, u32)>>,
+    /// The only claim of each source that was read, or of each of its writers.
     all: Vec<(u32, u32)>,
 }
 
@@ -26,8 +27,8 @@ static CLAIM: LazyLock<Option<Regex>> = LazyLock::new(|| {
 const WORLD: &[&str] = &["global", "world", "my", "am", "is", "as", "for", "process"];
 
 impl RankClaims {
-    /// Reads the next line.
-    pub(super) fn read(&mut self, text: &str) {
+    /// Reads the next line, of a writer if a collector names one.
+    pub(super) fn read(&mut self, text: &str, writer: Option<&str>) {
         let claim = match (text.contains("RANK="), text.contains("ank")) {
             (true, _) => {
                 let mut environment = Environment::default();
@@ -37,14 +38,18 @@ impl RankClaims {
             (false, true) => claim(text),
             (false, false) => None,
         };
-        self.here.extend(claim.filter(|(rank, size)| rank < size));
+        if let Some(claim) = claim.filter(|(rank, size)| rank < size) {
+            let writer = writer.unwrap_or_default().to_owned();
+            self.here.entry(writer).or_default().insert(claim);
+        }
     }
 
-    /// Ends the reading of a source. One in which several ranks are claimed is not that of a process.
+    /// Ends the reading of a source. Where several ranks are claimed, the lines are not of one process.
     pub(super) fn close(&mut self) {
-        let here = std::mem::take(&mut self.here);
-        if here.len() == 1 {
-            self.all.extend(here);
+        for claims in std::mem::take(&mut self.here).into_values() {
+            if claims.len() == 1 {
+                self.all.extend(claims);
+            }
         }
     }
 
@@ -108,8 +113,9 @@ mod tests {
             ("LOCAL_RANK=1 WORLD_SIZE=4", None),
         ] {
             let mut claims = RankClaims::default();
-            claims.read(text);
-            assert_eq!(claims.here.pop_first(), expected, "{text}");
+            claims.read(text, None);
+            claims.close();
+            assert_eq!(claims.all.pop(), expected, "{text}");
         }
     }
 
@@ -118,11 +124,17 @@ mod tests {
         let twice = |ranks: &[u32]| {
             let mut claims = RankClaims::default();
             for rank in ranks {
-                claims.read(&format!("rank {rank} of 4"));
+                claims.read(&format!("rank {rank} of 4"), None);
                 claims.close();
             }
             claims.twice()
         };
+        let mut of_pods = RankClaims::default();
+        for (pod, rank) in [("m-0", 0), ("w-0", 1), ("w-1", 1), ("w-2", 3)] {
+            of_pods.read(&format!("RANK={rank} WORLD_SIZE=4"), Some(pod));
+        }
+        of_pods.close();
+        assert_eq!(of_pods.twice(), Some((1, 2)));
         assert_eq!(twice(&[0, 1, 2, 2]), Some((2, 3)));
         assert_eq!(twice(&[0, 1, 2, 3]), None);
         assert_eq!(twice(&[0, 1, 2]), None);

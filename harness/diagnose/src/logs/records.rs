@@ -48,9 +48,11 @@ const MESSAGES: &[&[&str]] = &[
     &["jsonPayload", "msg"],
     &["_source", "message"],
     &["_source", "log"],
+    &["content", "message"],
     &["message"],
     &["msg"],
     &["event"],
+    &["evt"],
     &["log"],
     &["line"],
     &["body"],
@@ -69,6 +71,7 @@ const MOMENTS: &[&[&str]] = &[
     &["asctime"],
     &["datetime"],
     &["_source", "@timestamp"],
+    &["content", "timestamp"],
     &["result", "_time"],
     &["_time"],
 ];
@@ -86,6 +89,8 @@ const PODS: &[&str] = &[
     "k8s.pod.name",
     "kubernetes.pod_name",
     "kubernetes.pod.name",
+    // Of Vertex AI.
+    "task_name",
 ];
 /// Keys that say nothing of what the program did.
 const OTHER: &[&str] = &[
@@ -134,6 +139,10 @@ impl Records {
         }
         if let Some(mut open) = self.open.take() {
             let is_table = self.table.is_some();
+            // An object that holds records: `{` and `"events": [`.
+            if !is_table && open.len() == 1 && text.ends_with('[') {
+                return ControlFlow::Continue(());
+            }
             open.push(raw.to_owned());
             let whole = open.join("\n");
             let is_over = match is_table {

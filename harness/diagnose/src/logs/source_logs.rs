@@ -15,6 +15,7 @@ use super::rank_log::RankLog;
 use super::restart::{Kept, Restart};
 use super::source::Source;
 use super::srun::tasks_end;
+use super::stack_titles::StackTitles;
 use super::survey::{Numbers, Survey};
 use super::traceback_lines::TracebackLines;
 
@@ -48,6 +49,7 @@ impl SourceLogs {
         let mut source_logs = Self::default();
         let mut stacks = CallStacks::default();
         let mut tracebacks = TracebackLines::default();
+        let mut titles = StackTitles::default();
         let is_torn = source.each_line(|raw| {
             let (origin, raw) = survey.collector.take(raw);
             let (label, raw) = survey.numbers.take(raw);
@@ -61,6 +63,10 @@ impl SourceLogs {
                 }
                 let told = line.logger_pid.as_ref();
                 line.rank = line.rank.or_else(|| survey.told_rank(told?));
+                if owner.is_none() {
+                    titles.attribute(&mut line);
+                    survey.sign_by_environment(&mut line);
+                }
                 stacks.read(&line.text, line.rank, owner, |pid| {
                     survey.rank_of(pid).or_else(|| rank_of(pid))
                 });
@@ -71,6 +77,8 @@ impl SourceLogs {
                         .dead_workers
                         .read(&line.text, line.rank.or(owner));
                 }
+                let claims = &mut source_logs.lines.rank_claims;
+                claims.read(&line.text, origin.writer);
                 source_logs.read(&line, survey, owner);
             }
             ControlFlow::Continue(())

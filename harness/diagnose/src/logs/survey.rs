@@ -13,7 +13,7 @@ use super::collector::Collector;
 use super::communicator::Communicator;
 use super::deepspeed_launch::DeepSpeedLaunch;
 use super::environment::Environment;
-use super::line::{LogLine, may_name_a_rank, parts};
+use super::line::{LogLine, RANKS, may_name_a_rank, parts};
 use super::moment::is_clock;
 use super::own_process::{own_pid, own_process, process_of_command, rank_of_world};
 use super::rank_claims::claim;
@@ -95,7 +95,7 @@ impl Survey {
         }
         let collector = Collector::of(source)?;
         let numbers = match collector {
-            Collector::None => numbers(source)?,
+            Collector::None | Collector::Host => numbers(source, collector)?,
             _ => Numbers::None,
         };
         let mut survey = Self {
@@ -255,6 +255,18 @@ impl Survey {
         }
     }
 
+    /// Gives a line that names no rank that which it prints as `RANK` beside `WORLD_SIZE`, if several ranks do so here: the process
+    /// prints its own environment.
+    pub(super) fn sign_by_environment(&self, line: &mut LogLine<'_>) {
+        let is_signed = line.rank.is_some() || line.local_rank.is_some() || line.process.is_some();
+        if is_signed || self.printed.len() < 2 || !line.text.contains("WORLD_SIZE") {
+            return;
+        }
+        let mut environment = Environment::default();
+        environment.read(&line.text);
+        line.rank = environment.rank.filter(|rank| *rank < RANKS);
+    }
+
     /// Returns the rank that lines give to the process with this id; `None` if they give none, or several.
     pub(super) fn told_rank(&self, pid: &str) -> Option<u32> {
         let mut ranks = self.pids.get(pid)?.iter().copied();
@@ -340,15 +352,17 @@ fn label(raw: &str) -> Option<regex::Captures<'_>> {
     (!is_time).then_some(found)
 }
 
-/// Decides what the numbers are with which the lines of a source begin. Those that rise with every line are numbers of lines. Some
-/// lines may have none: what a batch script and a launcher write, and what a task writes in one piece.
-fn numbers(source: &Source) -> io::Result<Numbers> {
+/// Decides what the numbers are with which the lines of a source begin, behind what a collector has put before them. Those that rise
+/// with every line are numbers of lines. Some lines may have none: what a batch script and a launcher write, and what a task writes in
+/// one piece.
+fn numbers(source: &Source, collector: Collector) -> io::Result<Numbers> {
     let mut found: Vec<u32> = Vec::new();
     let (mut seen, mut in_brackets) = (0, false);
     let (mut is_batch, mut skipped) = (false, 0);
     // Whether the first lines of the tasks all have labels.
     let mut is_labelled = true;
     source.each_line(|raw| {
+        let (_, raw) = collector.take(raw);
         let is_launchers = LAUNCHERS.iter().any(|name| raw.starts_with(name));
         // A shell with `set -x` writes its commands so.
         is_batch |= is_launchers || raw.contains("SLURM_") || raw.starts_with("+ ");

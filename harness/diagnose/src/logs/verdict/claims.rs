@@ -1,6 +1,7 @@
 //! Verdicts by what processes claim of their rank and their world, where NCCL or the other processes contradict them.
 
 use super::{Rules, line, odd};
+use crate::logs::logged::Logged;
 use allranks_model::diagnosis::rank_set;
 use allranks_model::diagnosis::rank_set::named;
 use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
@@ -29,12 +30,22 @@ impl Rules<'_> {
         Some(self.diagnosis(kind, confidence, vec![Rank(rank)], summary, facts))
     }
 
-    /// Finds the ranks that say another number of ranks than most, where NCCL says that the numbers differ.
+    /// Finds the ranks that say another number of ranks than most, where NCCL says that the numbers differ, or where the store has
+    /// counted just those that say the number for which it waits.
     pub(super) fn claimed_sizes(&self) -> Option<Diagnosis> {
-        let complaint = self.job.lines.bootstrap.mismatch.as_ref()?;
+        let size_of = |logged: &Logged| logged.log.environment.world_size;
+        let counted = self.job.lines.counts.joined.filter(|(came, of)| {
+            let ranks = self.job.ranks.values();
+            let those = ranks.filter(|logged| size_of(logged) == Some(*of)).count();
+            came < of && those == *came as usize
+        });
+        let counted = counted.map(|(came, of)| {
+            format!("the store has counted {came} of {of}, as many as expect {of}")
+        });
+        let complaint = self.job.lines.bootstrap.mismatch.clone().or(counted)?;
         let sizes = self.job.ranks.iter();
         let sizes = sizes.filter_map(|(rank, logged)| {
-            let size = logged.log.environment.world_size?;
+            let size = size_of(logged)?;
             Some((*rank, format!("expects {size} ranks")))
         });
         let sizes: Vec<(u32, String)> = sizes.collect();
@@ -42,7 +53,7 @@ impl Rules<'_> {
         let culprits = odd(values.clone(), self.job.least_size() as usize)?;
         let lines: Vec<_> = values.map(|(rank, text)| line(rank, text)).collect();
         let mut facts = rank_set::places(&lines);
-        facts.push(complaint.clone());
+        facts.push(complaint);
         let summary = match culprits.is_empty() {
             true => "ranks expect different numbers of ranks".to_owned(),
             false => format!(

@@ -29,27 +29,9 @@ impl Rules<'_> {
             let is_all = ranks.len() == counted.came as usize && counted.came < counted.of;
             is_all.then(|| (counted.of, ranks.clone(), counted.phase.as_str()))
         });
-        let in_init = |logged: &Logged| {
-            logged
-                .step()
-                .is_some_and(|step| step.nature == Nature::Init)
-        };
         let joined = self.job.lines.counts.joined.and_then(|(came, of)| {
-            let ranks = self.job.ranks.iter().filter(|(_, logged)| in_init(logged));
-            let ranks: BTreeSet<u32> = ranks.map(|(rank, _)| *rank).collect();
-            // Who has written of nothing but the rendezvous and gave up is in it, too.
-            let all: BTreeSet<u32> = self.job.ranks.keys().copied().collect();
-            let is_in = |logged: &Logged| {
-                let mut begun = logged.begun.iter();
-                logged.gave_up()
-                    && logged.log.step.is_none()
-                    && begun.all(|step| step.nature == Nature::Init)
-            };
-            let ranks = match self.job.ranks.values().all(is_in) {
-                true => all,
-                false => ranks,
-            };
-            (ranks.len() == came as usize && came < of).then_some((of, ranks, "init_process_group"))
+            let ranks = self.counted_in_init(came as usize)?;
+            (came < of).then_some((of, ranks, "init_process_group"))
         });
         let (of, came, phase) = in_barriers.chain(joined).next()?;
         let missing: Vec<Rank> = (0..of)
@@ -72,6 +54,17 @@ impl Rules<'_> {
         )];
         let has_left_out = missing.iter().all(|rank| self.has_gone_on(*rank));
         let kind = match phase.starts_with("new_group") {
+            true if missing
+                .iter()
+                .all(|rank| self.has_created_fewer(*rank, &came)) =>
+            {
+                facts.push(format!(
+                    "{} {} written of fewer groups that it creates than all others",
+                    named(&missing),
+                    verb(&missing, "has", "have")
+                ));
+                HangKind::GroupSkipped
+            }
             true if has_left_out => {
                 facts.push(format!(
                     "{} timed out in a collective of the world: every rank must call new_group, its members or not",
@@ -87,11 +80,50 @@ impl Rules<'_> {
         Some(self.diagnosis(kind, confidence, missing, summary, facts))
     }
 
+    /// Returns the ranks that the store has counted, where so many are seen to be in the rendezvous, or to have given up after nothing
+    /// else, the others having written of no phase and no error.
+    fn counted_in_init(&self, came: usize) -> Option<BTreeSet<u32>> {
+        let is_in = |logged: &Logged| {
+            let step = logged.step();
+            step.is_some_and(|step| step.nature == Nature::Init)
+        };
+        let gave_up = |logged: &Logged| {
+            let mut begun = logged.begun.iter();
+            logged.gave_up()
+                && logged.log.step.is_none()
+                && begun.all(|step| step.nature == Nature::Init)
+        };
+        let is_silent =
+            |logged: &Logged| logged.begun.is_empty() && logged.log.final_errors().next().is_none();
+        let all = || self.job.ranks.iter();
+        let inside: BTreeSet<u32> = all()
+            .filter(|(_, logged)| is_in(logged))
+            .map(|(rank, _)| *rank)
+            .collect();
+        let (given_up, rest): (Vec<_>, Vec<_>) = all().partition(|(_, logged)| gave_up(logged));
+        let given_up: BTreeSet<u32> = given_up.into_iter().map(|(rank, _)| *rank).collect();
+        let is_given_up = rest.into_iter().all(|(_, logged)| is_silent(logged));
+        [Some(inside), is_given_up.then_some(given_up)]
+            .into_iter()
+            .flatten()
+            .find(|ranks| ranks.len() == came)
+    }
+
     /// Returns true if a rank has come out of the rendezvous.
     fn has_met(&self, rank: Rank) -> bool {
         let is_met = |mark: &Mark| mark.nature == Nature::Init && mark.edge == Edge::End;
         let logged = self.job.ranks.get(&rank.0);
         logged.is_some_and(|logged| logged.log.marks.iter().any(|(mark, _)| is_met(mark)))
+    }
+
+    /// Returns true if a rank has written of fewer groups that it creates than each of the others.
+    fn has_created_fewer(&self, rank: Rank, others: &BTreeSet<u32>) -> bool {
+        let created = |rank: u32| {
+            let logged = self.job.ranks.get(&rank);
+            logged.map_or(0, |logged| logged.log.group_creations.members.len())
+        };
+        let own = created(rank.0);
+        own > 0 && others.iter().all(|other| created(*other) > own)
     }
 
     /// Returns true if a rank timed out in a collective of the whole world, and so is past what it has not come to.

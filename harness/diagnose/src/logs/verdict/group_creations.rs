@@ -27,7 +27,9 @@ impl Rules<'_> {
         let texts = |number: usize| -> Vec<(u32, String)> {
             let here = all.iter();
             here.filter_map(|(rank, creations)| {
-                Some((*rank, format!("{:?}", creations.members.get(number)?)))
+                let groups = creations.members.get(number)?.iter();
+                let groups: Vec<String> = groups.map(|members| format!("{members:?}")).collect();
+                Some((*rank, groups.join(" and ")))
             })
             .collect()
         };

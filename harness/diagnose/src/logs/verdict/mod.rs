@@ -165,6 +165,7 @@ impl Rules<'_> {
             || self.traced().is_some()
             || self.stalled().is_some()
             || self.lagging().is_some()
+            || self.claimed_sizes().is_some()
             || self.message_timeouts().is_some()
             || self.stopped_processes().is_some()
             || !self.job.lines.dead_workers.lines.ranks.is_empty()

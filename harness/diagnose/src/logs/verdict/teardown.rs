@@ -7,9 +7,12 @@ use allranks_model::diagnosis::rank_set::named;
 use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
 use allranks_model::names::Rank;
 
+/// Seconds that the logs must go on after the last line of a rank in its teardown.
+const LONG: f64 = 300.0;
+
 impl Rules<'_> {
-    /// Finds the only rank that has not come out of its teardown, if a stack that was printed shows it there: without one, the log
-    /// may only end a moment too early.
+    /// Finds the only rank that has not come out of its teardown, if a stack that was printed shows it there, or if other lines go on
+    /// for minutes: else the log may only end a moment too early.
     pub(super) fn teardown(&self) -> Option<Diagnosis> {
         let in_teardown = |(_, logged): &(&u32, &Logged)| {
             logged
@@ -29,16 +32,25 @@ impl Rules<'_> {
         let stray = &self.job.stray;
         let is_seen = logged.log.has_call_stack
             || (stray.has_call_stack && stray.marks.last().is_some_and(is_destroy));
-        if rest.is_empty() || !is_seen || !rest.iter().all(|(_, logged)| is_out(logged)) {
+        let since = logged.log.last.zip(self.job.end);
+        let since = since.and_then(|(last, end)| end.since(last));
+        let is_long = since.is_some_and(|seconds| seconds >= LONG);
+        if rest.is_empty()
+            || !(is_seen || is_long)
+            || !rest.iter().all(|(_, logged)| is_out(logged))
+        {
             return None;
         }
         let others: Vec<Rank> = rest.iter().map(|(rank, _)| Rank(**rank)).collect();
         let summary = format!("rank {rank} does not come out of its teardown, and all others have");
         let place = logged.step().map_or("", |step| step.name.as_str());
-        let facts = vec![
-            format!("{} said that this is over", named(&others)),
-            format!("a stack shows rank {rank} in {place}"),
-        ];
+        let seen = match since {
+            Some(seconds) if !is_seen => {
+                format!("rank {rank} has written nothing for {seconds:.0} s in {place}")
+            }
+            _ => format!("a stack shows rank {rank} in {place}"),
+        };
+        let facts = vec![format!("{} said that this is over", named(&others)), seen];
         let (kind, confidence) = (HangKind::TeardownStuck, Confidence::Likely);
         Some(self.diagnosis(kind, confidence, vec![Rank(*rank)], summary, facts))
     }
@@ -58,6 +70,27 @@ mod tests {
             said(&format!("{lines}{stack}")),
             (HangKind::TeardownStuck, vec![0])
         );
+    }
+
+    #[test]
+    fn a_teardown_may_end_after_the_log() {
+        let said_at = |end: &str| {
+            let lines: String = [0, 1, 2]
+                .map(|rank| {
+                    format!("2025-04-02 20:21:00 [rank {rank}] destroy_process_group() enter\n")
+                })
+                .concat();
+            let left: String = [0, 2]
+                .map(|rank| {
+                    format!("2025-04-02 20:21:01 [rank {rank}] destroy_process_group() left\n")
+                })
+                .concat();
+            said(&format!(
+                "{lines}{left}2025-04-02 {end} agent: 1 of 3 workers alive\n"
+            ))
+        };
+        assert_eq!(said_at("20:21:30"), (HangKind::Unknown, vec![]));
+        assert_eq!(said_at("20:58:00"), (HangKind::TeardownStuck, vec![1]));
     }
 
     #[test]
