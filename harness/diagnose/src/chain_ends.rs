@@ -338,6 +338,14 @@ impl ChainEnds {
             End::Circle => {
                 blamed_for_circle(evidence, waits, &ranks, end.summary(evidence, &ranks))
             }
+            End::Inside if are_in_groups_of_their_own(evidence, &ranks) => (
+                HangKind::CyclicWait,
+                Vec::new(),
+                format!(
+                    "{}, each of another group: they run the collectives of these groups in different orders",
+                    end.summary(evidence, &ranks)
+                ),
+            ),
             // One that has left with less than its share keeps the others there.
             End::Inside if ranks.iter().any(|rank| may_be_uneven(evidence, *rank)) => (
                 end.kind(evidence, &ranks),
@@ -372,12 +380,19 @@ impl ChainEnds {
             HangKind::CyclicWait if cycle::is_of_messages(evidence, &ranks) => {
                 verdict.advice = advice::cycle_of_messages();
             }
-            HangKind::CollectiveMismatch => verdict.advice = advice::other_collective(),
+            HangKind::CollectiveSkipped => verdict.advice = advice::other_collective(),
             _ if end == End::Deadlocked => verdict.advice = advice::deadlock(),
             _ => {}
         }
         Some(verdict)
     }
+}
+
+/// Returns true if ranks, three at least, are in collectives of as many groups: each waits there for a member that waits in another one.
+fn are_in_groups_of_their_own(evidence: &HangEvidence, ranks: &[Rank]) -> bool {
+    let states = ranks.iter().filter_map(|rank| evidence.rank(*rank));
+    let groups = states.filter_map(|state| Some(&as_collective(state.now()?)?.group));
+    ranks.len() > 2 && groups.collect::<BTreeSet<_>>().len() == ranks.len()
 }
 
 /// Returns true if a rank is in a collective in which members may give other amounts than the rest, and what they give is not known.
@@ -432,11 +447,15 @@ fn blamed_for_circle(
         if (blamed.len() > 1 || blamed.iter().any(may_wait)) && cycle::may_go_on(evidence, ranks) {
             blamed.clear();
             summary += "; nothing tells which of them should not be where it is";
+        } else if let ([_], Some(elsewhere)) =
+            (&blamed[..], cycle::elsewhere(evidence, ranks, &blamed))
+        {
+            (kind, summary) = (HangKind::CollectiveSkipped, elsewhere);
         }
     } else if let Some(gone_on) = cycle::gone_on(evidence, &blamed) {
         (kind, summary) = (HangKind::MessageUnmatched, gone_on);
     } else if let Some(elsewhere) = cycle::elsewhere(evidence, ranks, &blamed) {
-        (kind, summary) = (HangKind::CollectiveMismatch, elsewhere);
+        (kind, summary) = (HangKind::CollectiveSkipped, elsewhere);
         // The ranks that differ are known to have left out what they have always issued before.
         let short = cycle::short_round(evidence, ranks).filter(|short| short.culprits == blamed);
         if let Some(short) = short {
@@ -597,6 +616,21 @@ mod tests {
         let inside = |culprits| (HangKind::StuckInCall, culprits, Confidence::Likely);
         assert_eq!(verdict(ranks("all_reduce")), inside(vec![0]));
         assert_eq!(verdict(ranks("all_gather")), inside(vec![]));
+    }
+
+    #[test]
+    fn ranks_inside_collectives_of_a_group_each_are_in_a_circle() {
+        // Rows and columns of a mesh, issued without waiting: each rank is in one of its two, and has passed the other.
+        let row = |first: u32| collective(&format!("row {first}"), &[first, first + 1]);
+        let column = |first: u32| collective(&format!("column {first}"), &[first, first + 2]);
+        let mesh = vec![
+            rank(0, vec![row(0), column(0)]),
+            rank(1, vec![column(1), row(0)]),
+            rank(2, vec![column(0), row(2)]),
+            rank(3, vec![row(2), column(1)]),
+        ];
+        let circle = (HangKind::CyclicWait, vec![], Confidence::Likely);
+        assert_eq!(verdict(mesh), circle);
     }
 
     #[test]

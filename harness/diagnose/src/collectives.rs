@@ -121,7 +121,9 @@ fn verdict(
             "torch names a group that its members make alone by these members and by how many groups the caller has, so they wait for each other under other names (pytorch#173608)".to_owned(),
         );
     }
-    let mut culprits = match is_of_names {
+    // Of two halves either may be right.
+    let is_tie = divergence.common.is_none() && divergence.agreeing == 0 && others.len() > 2;
+    let mut culprits = match is_of_names || is_tie {
         true => Vec::new(),
         false => certainty.culprits(others),
     };

@@ -63,6 +63,8 @@ pub struct RankState {
     pub ahead: Remaining,
     /// The errors that it raised or printed, oldest first.
     pub errors: Vec<String>,
+    /// The errors that have ended threads of it other than the main one, oldest first.
+    pub thread_errors: Vec<String>,
     /// The ops that it has under way by the backend's own records (torch's flight recorder), oldest first.
     pub recorded: Vec<RecordedOp>,
     /// The keys of stores that its program has set, oldest first, with the prefixes of their stores.
@@ -108,6 +110,7 @@ impl RankState {
             batch: Vec::new(),
             ahead: Remaining::Unknown,
             errors: Vec::new(),
+            thread_errors: Vec::new(),
             recorded: Vec::new(),
             keys_set: Vec::new(),
             keys_set_again: BTreeMap::new(),

@@ -1,7 +1,7 @@
 //! Compares the groups that ranks make. Every rank of the world must make the same groups in the same order and with the same
 //! members, whether it belongs to them or not (documentation of `torch.distributed.new_group`). PyTorch does not check this.
 
-use super::call_sequence::{Certainty, Change, List, divergence};
+use super::call_sequence::{Certainty, Change, Divergence, List, divergence};
 use super::evidence::{EventKind, HangEvidence, RankState, list, named, verb};
 use crate::conclude;
 use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
@@ -13,6 +13,9 @@ pub fn contradiction(evidence: &HangEvidence) -> Option<Diagnosis> {
     let lists: Vec<List<Vec<Rank>>> = evidence.ranks.iter().map(made).collect();
     let divergence = divergence(&lists)?;
     let nth = divergence.place + 1;
+    if let Some(verdict) = made_by_members_only(evidence, &divergence) {
+        return Some(verdict);
+    }
     let others: Vec<Rank> = divergence.others.iter().map(|(rank, ..)| *rank).collect();
     let states = || {
         let states = evidence.ranks.iter();
@@ -67,7 +70,46 @@ pub fn contradiction(evidence: &HangEvidence) -> Option<Diagnosis> {
         }
         _ => format!("{named_ranks} {make} group number {nth} with other members than the others"),
     };
-    let culprits = certainty.culprits(others);
+    let culprits = match divergence.agreeing {
+        // Of two halves either may be right.
+        0 if others.len() > 2 => Vec::new(),
+        _ => certainty.culprits(others),
+    };
+    Some(conclude(evidence, kind, confidence, culprits, summary).because(facts))
+}
+
+/// Finds a group that only its members make, where as many ranks make another one instead: these do not belong to it, and have left it
+/// out. Likely at most: they may make it next.
+fn made_by_members_only(
+    evidence: &HangEvidence,
+    divergence: &Divergence<Vec<Rank>>,
+) -> Option<Diagnosis> {
+    if divergence.agreeing > 0 || divergence.others.len() < evidence.ranks.len() {
+        return None;
+    }
+    let makers_of = |group: &Vec<Rank>| -> Vec<Rank> {
+        let others = divergence.others.iter();
+        let makers = others.filter(|(_, entry, _)| entry.as_ref() == Some(group));
+        makers.map(|(rank, ..)| *rank).collect()
+    };
+    let groups = divergence
+        .others
+        .iter()
+        .filter_map(|(_, entry, _)| entry.as_ref());
+    let mut own: Vec<&Vec<Rank>> = groups.filter(|group| makers_of(group) == **group).collect();
+    own.dedup();
+    let [group] = own[..] else { return None };
+    let culprits: Vec<Rank> = (divergence.others.iter())
+        .filter(|(rank, ..)| !group.contains(rank))
+        .map(|(rank, ..)| *rank)
+        .collect();
+    if culprits.is_empty() || group.len() < 2 {
+        return None;
+    }
+    let call = format!("new_group({})", list(group));
+    let summary = leaves_out(&culprits, divergence.place + 1, &call);
+    let facts = vec![format!("only its members make it: {}", named(group))];
+    let (kind, confidence) = (HangKind::GroupSkipped, Confidence::Likely);
     Some(conclude(evidence, kind, confidence, culprits, summary).because(facts))
 }
 

@@ -9,6 +9,8 @@ use allranks_model::names::Rank;
 
 /// The most keys that are described.
 const LISTED: usize = 4;
+/// The fewest numbers that make a row.
+const ROW: usize = 4;
 
 /// Returns the ranks that have still to set one of these keys, as all that was set before shows; empty if it does not show it for every
 /// key that is not set.
@@ -155,6 +157,26 @@ fn of_form<'a>(
         let (text, numbers) = form(key);
         (text == wanted).then_some((key, numbers))
     })
+}
+
+/// Returns true if the number in a key is none of the row that one rank has set: `ckpt/32`, where it has set `ckpt/5`, `ckpt/10`, `ckpt/15`
+/// and so on.
+pub(crate) fn is_off_the_row(evidence: &HangEvidence, key: &str) -> bool {
+    let (wanted, numbers) = form(key);
+    let [number] = numbers[..] else { return false };
+    let Some(setter) = only_setter(evidence, key).and_then(|rank| evidence.rank(rank)) else {
+        return false;
+    };
+    let set: BTreeSet<u32> = of_form(setter, &wanted)
+        .filter_map(|(_, numbers)| numbers.first().copied())
+        .collect();
+    let set: Vec<u32> = set.into_iter().collect();
+    let mut steps = set.windows(2).map(|pair| pair[1] - pair[0]);
+    let (Some(step), Some(first)) = (steps.next(), set.first()) else {
+        return false;
+    };
+    let is_row = set.len() >= ROW && step > 1 && steps.all(|other| other == step);
+    is_row && number > *first && (number - first) % step != 0
 }
 
 /// Returns the rank that alone has set keys of the form of this one, two at least.

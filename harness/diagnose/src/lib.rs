@@ -24,6 +24,7 @@
 //! | `splits` | what the members of an all-to-all send and receive |
 //! | `counter` | a counter in a store that one rank has added to more or less often than the rest |
 //! | `unset_key` | a key in a store that all ranks wait for and none sets |
+//! | `failed_thread` | a thread that set keys of a store and has failed |
 //! | `other_key` | a key in a store that one rank waits for where all others wait for another |
 //! | `keys` | which ranks have still to set the store keys that others wait for |
 //! | `habit` | what a rank has always done at a place, until now |
@@ -50,6 +51,7 @@ mod counter;
 mod cycle;
 mod errors;
 mod evidence;
+mod failed_thread;
 mod groups;
 mod habit;
 mod keys;
@@ -73,7 +75,7 @@ pub use errors::{ErrorCause, error_cause};
 pub use evidence::{
     A_CALL, Collective, Deadlock, END_OF_PROGRAM, EventKind, ForeignListener, GROUPS_OF_CALLER,
     HangEvidence, Message, Process, RankState, RankWait, Reads, Remaining, Rendezvous, SeenCall,
-    Splits, TraceEvent, has_shares, list,
+    Splits, TraceEvent, has_shares, list, verb,
 };
 
 pub use polled::ended_meanwhile;
@@ -108,6 +110,7 @@ pub fn diagnose(evidence: &HangEvidence) -> Diagnosis {
         unset_key::unset_key(evidence),
         chain_ends::stopped(evidence),
         chain_ends::ended_by_error(evidence),
+        failed_thread::failed_thread(evidence),
     ];
     let verdict = in_order.into_iter().flatten().next();
     let verdict = verdict.or_else(|| recorded::under_way(evidence));

@@ -48,6 +48,7 @@ fn verdict(evidence: &HangEvidence, group: &str, number: usize) -> Option<Diagno
     let is_whole = calls.len() == one.members.len();
     let culprits = match &common[..] {
         [rank] if is_whole => vec![*rank],
+        [_, _] if is_whole => at_another_site(&calls, &common).into_iter().collect(),
         _ => Vec::new(),
     };
     let nth = evidence.forgotten.get(group).unwrap_or(&0) + number;
@@ -116,6 +117,19 @@ impl Pair {
     fn has(&self, rank: Rank) -> bool {
         self.from == rank || self.to == rank
     }
+}
+
+/// Returns that one of two ranks which calls it at another line than all other members, of which there are more.
+fn at_another_site(calls: &Calls<'_>, pair: &[Rank]) -> Option<Rank> {
+    let mut sites: BTreeMap<&str, Vec<Rank>> = BTreeMap::new();
+    for (rank, (event, _)) in calls {
+        sites.entry(&event.at).or_default().push(*rank);
+    }
+    let mut alone = sites.values().filter(|ranks| ranks.len() == 1).flatten();
+    let (Some(rank), None) = (alone.next(), alone.next()) else {
+        return None;
+    };
+    (sites.len() == 2 && calls.len() > 2 && pair.contains(rank)).then_some(*rank)
 }
 
 impl std::fmt::Display for Pair {

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 
 from allranks_entry import (
     COLLECTIVES,
@@ -474,3 +475,12 @@ def begin(folder: str) -> None:
         hook(kind, error, traceback)
 
     sys.excepthook = excepthook
+    thread_hook = threading.excepthook
+
+    def thread_excepthook(args: Any) -> Any:
+        # Python ends a thread that exits without a word.
+        if args.exc_value is not None and not issubclass(args.exc_type, SystemExit):
+            trace.note_thread_error(args.exc_value)
+        return thread_hook(args)
+
+    threading.excepthook = thread_excepthook

@@ -78,7 +78,7 @@ def kind_of_place(frame: FrameType | None) -> str:
     if (own is frame or names and "/torch/" in names[0]) and waits_for_device(own):
         return "device"
     # The answer of a call by RPC: another rank has it.
-    if any(name.endswith("/torch/futures/__init__.py") for name in names):
+    if any(name.endswith("/torch/futures/__init__.py") for name in names) or own is frame and waits_for_rpc(own):
         return "requests"
     if names and "/torch/" in names[0]:
         return "torch"
@@ -112,6 +112,14 @@ def waits_for_device(own: FrameType | None) -> bool:
         return False
     modules = [getattr(torch, name, None) for name in _ACCELERATORS]
     return any(bool(getattr(module, "is_initialized", bool)()) for module in modules if module is not None)
+
+
+def waits_for_rpc(own: FrameType | None) -> bool:
+    """Returns whether this line of the program waits for a future, and the process makes calls by RPC."""
+    rpc = sys.modules.get("torch.distributed.rpc.api")
+    if rpc is None or own is None or ".wait(" not in line_of(own)[0]:
+        return False
+    return bool(rpc._is_current_rpc_agent_set())
 
 
 def handler_thread() -> tuple[int, FrameType] | None:

@@ -176,6 +176,8 @@ class CallTrace:
         self.poll: Poll | None = None
         #: Errors since the last call that returned.
         self.errors: list[str] = []
+        #: Errors that have ended threads other than the main one, oldest first.
+        self.thread_errors: list[str] = []
         #: Calls begun and ended since the first error after the last call that returned, and when that error came.
         self.retries = 0
         self.failing_since: float | None = None
@@ -391,6 +393,11 @@ class CallTrace:
             if text not in self.errors:
                 self.errors = [*self.errors, text][-ERRORS:]
 
+    def note_thread_error(self, error: BaseException) -> None:
+        """Keeps the text of an error that has ended a thread."""
+        with self.lock:
+            self.thread_errors = [*self.thread_errors, error_text(error)][-ERRORS:]
+
     def note_lost_tasks(self) -> None:
         """Keeps the errors of asyncio's tasks that were never retrieved, if such a task has made calls."""
         loop = loop_of(main_frame())
@@ -528,7 +535,8 @@ class CallTrace:
                 now_done = (self.moves - self.retries, self.recorder.status)
                 is_moving, done = now_done != done, now_done
                 calls = (self.moves, self.polled(), self.key_calls, self.ended_threads())
-                now = (calls, line, awaited, len(self.errors), self.fatal, self.lost, recorded, is_moving)
+                errors = len(self.errors) + len(self.thread_errors)
+                now = (calls, line, awaited, errors, self.fatal, self.lost, recorded, is_moving)
                 if now == written:
                     os.utime(path)
                 else:
@@ -560,6 +568,7 @@ class CallTrace:
                 "dropped": self.dropped + left_out,
                 "messages": [[*key, count] for key, count in (self.messages or {}).items()],
                 "errors": self.errors,
+                "thread_errors": self.thread_errors,
                 "retries": self.retries,
                 "failing_since": self.failing_since,
                 "left": self.left,

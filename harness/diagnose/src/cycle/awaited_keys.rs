@@ -77,6 +77,15 @@ fn not_set(
             format!("{waits}, which rank {deleter} has deleted"),
             vec!["delete a key only once all ranks that read it have done so"],
         ),
+        None if waiting.len() == 1
+            && keys.iter().all(|key| keys::is_off_the_row(evidence, key)) =>
+        {
+            (
+                waiting.to_vec(),
+                format!("{waits}, which is none of the row of keys that are set"),
+                vec!["print the number that the key is made of on both sides"],
+            )
+        }
         None => (
             turn_to_set(evidence, keys, waiting, others),
             format!(

@@ -239,7 +239,7 @@ mod tests {
             rank(1, vec![pair()]),
             rank(2, vec![all()]),
         ];
-        let odd = (HangKind::CollectiveMismatch, vec![1], Confidence::Proved);
+        let odd = (HangKind::CollectiveSkipped, vec![1], Confidence::Proved);
         assert_eq!(verdict(ranks), odd);
     }
 

@@ -338,6 +338,10 @@ impl WorldDetector {
         if blamed.is_empty() || blamed.len() < verdict.culprits.len() {
             return None;
         }
+        // One that waits for an answer may wait for one that another of them owes.
+        let (served, busy): (Vec<_>, Vec<_>) =
+            (blamed.into_iter()).partition(|process| own_wait(process) == OwnWait::Requests);
+        let blamed = if busy.is_empty() { served } else { busy };
         let times = (blamed.iter()).map(|process| self.patiences_for(process, &evidence));
         let times: Option<Vec<u32>> = times.collect();
         let times = times?.into_iter().max()?;

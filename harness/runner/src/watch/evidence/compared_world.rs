@@ -409,6 +409,7 @@ fn process_state(process: &RankProcess) -> Process {
 /// device.
 fn add_facts(state: &mut RankState, call_trace: &CallTrace) {
     state.errors.clone_from(&call_trace.errors);
+    state.thread_errors.clone_from(&call_trace.thread_errors);
     state.keys_set.clone_from(&call_trace.keys_set);
     state.keys_set_again.clone_from(&call_trace.keys_set_again);
     state.keys_deleted.clone_from(&call_trace.keys_deleted);

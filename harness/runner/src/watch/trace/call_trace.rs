@@ -62,6 +62,9 @@ pub struct CallTrace {
     /// The numbers of those of its threads that have made calls and have ended.
     #[serde(default)]
     pub ended_threads: Vec<u32>,
+    /// The errors that have ended threads other than the main one, oldest first.
+    #[serde(default)]
+    pub thread_errors: Vec<String>,
     /// True if several threads have issued collectives or messages.
     #[serde(default)]
     pub calls_by_threads: bool,

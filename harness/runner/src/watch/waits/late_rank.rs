@@ -7,7 +7,8 @@ use crate::watch::ranks::rank_process::RankProcess;
 use crate::watch::trace::call::Call;
 use crate::watch::trace::call_trace::CallTrace;
 use crate::watch::trace::own_wait::OwnWait;
-use allranks_diagnose::{EventKind, HangEvidence, RankState};
+use allranks_diagnose::{EventKind, HangEvidence, RankState, verb};
+use allranks_model::diagnosis::rank_set::named;
 use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
 use allranks_model::names::Rank;
 
@@ -142,6 +143,24 @@ pub fn behind(verdict: Diagnosis, waits: &[OwnWait]) -> Diagnosis {
     }
 }
 
+/// Returns the verdict without those of its culprits which wait for an answer that another culprit may owe them.
+fn without_served(mut verdict: Diagnosis, served: &[Rank]) -> Diagnosis {
+    if served.is_empty() || served.len() == verdict.culprits.len() {
+        return verdict;
+    }
+    verdict.culprits.retain(|rank| !served.contains(rank));
+    verdict.victims.extend(served);
+    verdict.victims.sort_unstable();
+    verdict.summary = format!(
+        "{} {} in code of {} own, and the others wait, {} for an answer",
+        named(&verdict.culprits),
+        verb(&verdict.culprits, "is", "are"),
+        verb(&verdict.culprits, "its", "their"),
+        named(served),
+    );
+    verdict
+}
+
 /// Returns the verdict on the culprits of this one, which have been late for too long, with what is known of them on this host.
 pub fn late_verdict(verdict: Diagnosis, ranks: &[(Rank, &RankProcess)]) -> Diagnosis {
     let blamed = || (ranks.iter()).filter(|(rank, _)| verdict.culprits.contains(rank));
@@ -152,10 +171,18 @@ pub fn late_verdict(verdict: Diagnosis, ranks: &[(Rank, &RankProcess)]) -> Diagn
         None => sleeps.collect(),
         Some(_) => Vec::new(),
     };
-    let mut verdict = behind(verdict, &waits);
+    let served: Vec<Rank> = blamed()
+        .filter(|(_, process)| own_wait(process) == OwnWait::Requests)
+        .map(|(rank, _)| *rank)
+        .collect();
+    let is_loader = waits.iter().all(|wait| *wait == OwnWait::DataLoader);
+    let mut verdict = without_served(behind(verdict, &waits), &served);
     if let Some(helper) = stopped {
-        // Which process has stopped it is not known: it may be that of a rank that waits for this one.
-        verdict.culprits.clear();
+        // Which process has stopped it is not known: it may be that of a rank that waits for this one. The workers of a data loader
+        // are its own.
+        if !is_loader {
+            verdict.culprits.clear();
+        }
         verdict.evidence.push(format!(
             "process {helper}, which the rank has started, is stopped (state T)"
         ));
