@@ -69,7 +69,7 @@ impl Job {
             }
         }
         for rank in dumps.keys() {
-            rank_logs.entry(*rank).or_default();
+            rank_logs.entry(*rank).or_default().has_written = true;
         }
         let makes_steps = has_processes && stray.step.is_some() && stray.errors.is_empty();
         let is_told = !lines.accusations.absent.is_empty()
@@ -155,9 +155,13 @@ impl Job {
         self.size.max(highest.map(|rank| rank + 1)).unwrap_or(0)
     }
 
-    /// Ranks of which there are no logs here. That says nothing against them.
+    /// Ranks of which there are no logs here, but their environments at most. That says nothing against them.
     pub(super) fn absent(&self) -> Vec<Rank> {
-        let absent = (0..self.least_size()).filter(|rank| !self.ranks.contains_key(rank));
+        let is_here = |rank: &u32| {
+            let logged = self.ranks.get(rank);
+            logged.is_some_and(|logged| logged.log.has_written)
+        };
+        let absent = (0..self.least_size()).filter(|rank| !is_here(rank));
         absent.map(Rank).collect()
     }
 
@@ -182,7 +186,8 @@ impl Job {
 
     /// Describes where every rank is, ranks without a log included, ordered by rank.
     pub(super) fn places(&self) -> Vec<RankLine> {
-        let own = self.ranks.iter().map(|(rank, logged)| RankLine {
+        let own = self.ranks.iter().filter(|(_, one)| one.log.has_written);
+        let own = own.map(|(rank, logged)| RankLine {
             rank: Rank(*rank),
             text: self.place_of(*rank, logged),
         });

@@ -48,6 +48,8 @@ pub(super) struct RankLog {
     pub(super) group_creations: GroupCreations,
     /// The node that it says it runs on; `None` if it says nothing of it.
     pub(super) node: Option<String>,
+    /// Whether there is anything of it but what its environment is.
+    pub(super) has_written: bool,
     /// The files that have lines of it.
     pub(super) files: usize,
     /// The time of its last line with a time; `None` if no line has one.
@@ -125,6 +127,7 @@ impl RankLog {
     /// Reads a line. Returns true if it is about a step or an epoch.
     pub(super) fn read(&mut self, line: &LogLine<'_>) -> bool {
         let text = &*line.text;
+        self.has_written = true;
         if line.moment.is_some() {
             self.last = line.moment;
         }
@@ -188,6 +191,7 @@ impl RankLog {
 
     /// Reads a line that tells how far a rank has come in the rendezvous.
     pub(super) fn arrive(&mut self, line: &LogLine<'_>, arrival: &Arrival) {
+        self.has_written = true;
         self.environment.world_size = arrival.world_size.or(self.environment.world_size);
         self.environment.rank = arrival.claimed.or(self.environment.rank);
         self.last = line.moment.or(self.last);
@@ -240,6 +244,7 @@ impl RankLog {
 
     /// Notes where a stack that was printed shows it to be. It has not gone on for that: its last errors stay its last.
     pub(super) fn show(&mut self, mark: Mark) {
+        self.has_written = true;
         self.has_call_stack = true;
         let before = self.marks.len();
         self.push(mark, None);
@@ -379,6 +384,7 @@ impl RankLog {
             self.collective_trace = other.collective_trace;
         }
         self.files += other.files;
+        self.has_written |= other.has_written;
         self.failed = first(self.failed, other.failed);
         self.told_to_stop = first(self.told_to_stop, other.told_to_stop);
         self.watchdog.is_stuck |= other.watchdog.is_stuck;

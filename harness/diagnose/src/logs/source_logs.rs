@@ -65,7 +65,6 @@ impl SourceLogs {
                 line.rank = line.rank.or_else(|| survey.told_rank(told?));
                 if owner.is_none() {
                     titles.attribute(&mut line);
-                    survey.sign_by_environment(&mut line);
                 }
                 stacks.read(&line.text, line.rank, owner, |pid| {
                     survey.rank_of(pid).or_else(|| rank_of(pid))
@@ -79,7 +78,14 @@ impl SourceLogs {
                 }
                 let claims = &mut source_logs.lines.rank_claims;
                 claims.read(&line.text, origin.writer);
-                source_logs.read(&line, survey, owner);
+                let printed = survey.rank_of_environment(&line);
+                match printed.filter(|_| owner.is_none()) {
+                    Some(rank) => {
+                        let log = source_logs.rank_logs.entry(rank).or_default();
+                        log.environment.read(&line.text);
+                    }
+                    None => source_logs.read(&line, survey, owner),
+                }
             }
             ControlFlow::Continue(())
         })?;

@@ -255,16 +255,16 @@ impl Survey {
         }
     }
 
-    /// Gives a line that names no rank that which it prints as `RANK` beside `WORLD_SIZE`, if several ranks do so here: the process
-    /// prints its own environment.
-    pub(super) fn sign_by_environment(&self, line: &mut LogLine<'_>) {
+    /// Returns the rank of which a line that nothing signs prints the environment, `RANK` beside `WORLD_SIZE`, if lines of this source
+    /// do so of several ranks. The rank may have written it, or its launcher.
+    pub(super) fn rank_of_environment(&self, line: &LogLine<'_>) -> Option<u32> {
         let is_signed = line.rank.is_some() || line.local_rank.is_some() || line.process.is_some();
         if is_signed || self.printed.len() < 2 || !line.text.contains("WORLD_SIZE") {
-            return;
+            return None;
         }
         let mut environment = Environment::default();
         environment.read(&line.text);
-        line.rank = environment.rank.filter(|rank| *rank < RANKS);
+        environment.rank.filter(|rank| *rank < RANKS)
     }
 
     /// Returns the rank that lines give to the process with this id; `None` if they give none, or several.

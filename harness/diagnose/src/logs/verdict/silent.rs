@@ -128,6 +128,9 @@ mod tests {
         // It may have timed out where nobody has kept the lines.
         let without_logs = format!("[rank0]: world_size=3\n{two}");
         assert_eq!(said(&without_logs), (HangKind::Unknown, vec![]));
+        let environment = |rank: u32| format!("start RANK={rank} WORLD_SIZE=3\n");
+        let only_started = format!("{}{two}", [0, 1, 2].map(environment).concat());
+        assert_eq!(said(&only_started), (HangKind::Unknown, vec![]));
         let all = format!("{two}{}", timed_out(2, 7));
         assert_eq!(said(&all), (HangKind::Unknown, vec![]));
         let group = |rank: u32, guid: u32, work: u32| {
