@@ -239,8 +239,16 @@ mod tests {
             rank(1, vec![pair()]),
             rank(2, vec![all()]),
         ];
-        let odd = (HangKind::CollectiveSkipped, vec![1], Confidence::Proved);
+        let odd = (HangKind::CollectiveMismatch, vec![1], Confidence::Proved);
         assert_eq!(verdict(ranks), odd);
+        // The rank has issued collectives there before, and leaves one out.
+        let ranks = vec![
+            rank(0, vec![all(), all()]),
+            rank(1, vec![all(), pair()]),
+            rank(2, vec![all(), all()]),
+        ];
+        let skips = (HangKind::CollectiveSkipped, vec![1], Confidence::Proved);
+        assert_eq!(verdict(ranks), skips);
     }
 
     #[test]
