@@ -42,6 +42,12 @@ pub enum Certainty {
 }
 
 impl<T> Divergence<T> {
+    /// Returns true if no entry has a majority among more than two ranks: then none of them can be named as wrong.
+    #[must_use]
+    pub fn is_tie(&self) -> bool {
+        self.agreeing == 0 && self.others.len() > 2
+    }
+
     /// Says whether the ranks that differ can be named as wrong, in a group of `size` ranks of which `seen` are seen.
     #[must_use]
     pub fn certainty(&self, size: usize, seen: usize) -> Certainty {

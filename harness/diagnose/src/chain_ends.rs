@@ -452,12 +452,12 @@ fn blamed_for_circle(
         } else if let ([_], Some(elsewhere)) =
             (&blamed[..], cycle::elsewhere(evidence, ranks, &blamed))
         {
-            (kind, summary) = (kind_of_elsewhere(evidence, ranks, &blamed), elsewhere);
+            (kind, summary) = elsewhere;
         }
     } else if let Some(gone_on) = cycle::gone_on(evidence, &blamed) {
         (kind, summary) = (HangKind::MessageUnmatched, gone_on);
     } else if let Some(elsewhere) = cycle::elsewhere(evidence, ranks, &blamed) {
-        (kind, summary) = (kind_of_elsewhere(evidence, ranks, &blamed), elsewhere);
+        (kind, summary) = elsewhere;
         // The ranks that differ are known to have left out what they have always issued before.
         let short = cycle::short_round(evidence, ranks).filter(|short| short.culprits == blamed);
         if let Some(short) = short {
@@ -470,29 +470,6 @@ fn blamed_for_circle(
         );
     }
     (kind, blamed, summary)
-}
-
-/// Returns the kind of hang of ranks that are in collectives of another group than the rest, with the same members: they have left one out
-/// if they have issued collectives in the group of the rest before; else the two groups may be used in another order.
-fn kind_of_elsewhere(evidence: &HangEvidence, ranks: &[Rank], blamed: &[Rank]) -> HangKind {
-    let group = |what: &EventKind| match what {
-        EventKind::Collective(one) => Some(one.group.clone()),
-        EventKind::Await(group, _) => Some(group.clone()),
-        _ => None,
-    };
-    let rest = ranks.iter().filter(|rank| !blamed.contains(rank));
-    let rest: BTreeSet<String> = rest
-        .filter_map(|rank| group(evidence.rank(*rank)?.now()?))
-        .collect();
-    let has_issued = |rank: &Rank| {
-        let done = evidence.rank(*rank).into_iter().flat_map(|one| &one.done);
-        let groups: BTreeSet<String> = done.filter_map(|event| group(&event.what)).collect();
-        rest.is_subset(&groups)
-    };
-    match blamed.iter().all(has_issued) {
-        true => HangKind::CollectiveSkipped,
-        false => HangKind::CollectiveMismatch,
-    }
 }
 
 /// Describes how many collectives each member has called, for every group in which that differs.

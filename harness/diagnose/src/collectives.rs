@@ -121,9 +121,7 @@ fn verdict(
             "torch names a group that its members make alone by these members and by how many groups the caller has, so they wait for each other under other names (pytorch#173608)".to_owned(),
         );
     }
-    // Of two halves either may be right.
-    let is_tie = divergence.common.is_none() && divergence.agreeing == 0 && others.len() > 2;
-    let mut culprits = match is_of_names || is_tie {
+    let mut culprits = match is_of_names || divergence.is_tie() {
         true => Vec::new(),
         false => certainty.culprits(others),
     };

@@ -70,10 +70,9 @@ pub fn contradiction(evidence: &HangEvidence) -> Option<Diagnosis> {
         }
         _ => format!("{named_ranks} {make} group number {nth} with other members than the others"),
     };
-    let culprits = match divergence.agreeing {
-        // Of two halves either may be right.
-        0 if others.len() > 2 => Vec::new(),
-        _ => certainty.culprits(others),
+    let culprits = match divergence.is_tie() {
+        true => Vec::new(),
+        false => certainty.culprits(others),
     };
     Some(conclude(evidence, kind, confidence, culprits, summary).because(facts))
 }

@@ -9,8 +9,8 @@ use allranks_model::names::Rank;
 
 /// The most keys that are described.
 const LISTED: usize = 4;
-/// The fewest numbers that make a row.
-const ROW: usize = 4;
+/// The fewest numbers that make an arithmetic progression.
+const PROGRESSION: usize = 4;
 
 /// Returns the ranks that have still to set one of these keys, as all that was set before shows; empty if it does not show it for every
 /// key that is not set.
@@ -159,9 +159,9 @@ fn of_form<'a>(
     })
 }
 
-/// Returns true if the number in a key is none of the row that one rank has set: `ckpt/32`, where it has set `ckpt/5`, `ckpt/10`, `ckpt/15`
-/// and so on.
-pub(crate) fn is_off_the_row(evidence: &HangEvidence, key: &str) -> bool {
+/// Returns true if one rank has set keys of this form whose numbers are an arithmetic progression with a step above 1, and the number in
+/// this key does not continue it: `ckpt/32` after `ckpt/5`, `ckpt/10`, `ckpt/15` and `ckpt/20`.
+pub(crate) fn breaks_progression(evidence: &HangEvidence, key: &str) -> bool {
     let (wanted, numbers) = form(key);
     let [number] = numbers[..] else { return false };
     let Some(setter) = only_setter(evidence, key).and_then(|rank| evidence.rank(rank)) else {
@@ -175,8 +175,8 @@ pub(crate) fn is_off_the_row(evidence: &HangEvidence, key: &str) -> bool {
     let (Some(step), Some(first)) = (steps.next(), set.first()) else {
         return false;
     };
-    let is_row = set.len() >= ROW && step > 1 && steps.all(|other| other == step);
-    is_row && number > *first && (number - first) % step != 0
+    let is_progression = set.len() >= PROGRESSION && step > 1 && steps.all(|other| other == step);
+    is_progression && number > *first && (number - first) % step != 0
 }
 
 /// Returns the rank that alone has set keys of the form of this one, two at least.

@@ -74,17 +74,22 @@ fn verdict(evidence: &HangEvidence, group: &str, number: usize) -> Option<Diagno
     })
 }
 
-/// Says where the ranks call it.
-fn call_sites(calls: &Calls<'_>) -> Vec<String> {
+/// Returns the lines of the program that call it, `FILE:LINE`, each with its ranks; those whose line is not known are left out.
+fn sites<'a>(calls: &Calls<'a>) -> BTreeMap<&'a str, Vec<Rank>> {
     let mut sites: BTreeMap<&str, Vec<Rank>> = BTreeMap::new();
     for (rank, (event, _)) in calls.iter().filter(|(_, (event, _))| !event.at.is_empty()) {
         sites.entry(&event.at).or_default().push(*rank);
     }
+    sites
+}
+
+/// Says where the ranks call it.
+fn call_sites(calls: &Calls<'_>) -> Vec<String> {
     let line = |(at, ranks): (&str, Vec<Rank>)| {
         let verb = verb(&ranks, "calls", "call");
         format!("{} {verb} it at {at}", named(&ranks))
     };
-    sites.into_iter().map(line).collect()
+    sites(calls).into_iter().map(line).collect()
 }
 
 /// Returns the pairs of members that do not go together, as far as both are known.
@@ -119,17 +124,21 @@ impl Pair {
     }
 }
 
-/// Returns that one of two ranks which calls it at another line than all other members, of which there are more.
+/// Returns the rank of a pair that calls it at another line than all other members, which share a line and are two at least; `None` if
+/// there is none, or if the line of a member is not known.
 fn at_another_site(calls: &Calls<'_>, pair: &[Rank]) -> Option<Rank> {
-    let mut sites: BTreeMap<&str, Vec<Rank>> = BTreeMap::new();
-    for (rank, (event, _)) in calls {
-        sites.entry(&event.at).or_default().push(*rank);
-    }
-    let mut alone = sites.values().filter(|ranks| ranks.len() == 1).flatten();
-    let (Some(rank), None) = (alone.next(), alone.next()) else {
+    let sites: Vec<Vec<Rank>> = sites(calls).into_values().collect();
+    let [one, other] = &sites[..] else {
         return None;
     };
-    (sites.len() == 2 && calls.len() > 2 && pair.contains(rank)).then_some(*rank)
+    let (few, rest) = if one.len() < other.len() {
+        (one, other)
+    } else {
+        (other, one)
+    };
+    let [rank] = few[..] else { return None };
+    let is_known = rest.len() + 1 == calls.len();
+    (rest.len() > 1 && is_known && pair.contains(&rank)).then_some(rank)
 }
 
 impl std::fmt::Display for Pair {

@@ -480,7 +480,10 @@ def begin(folder: str) -> None:
     def thread_excepthook(args: Any) -> Any:
         # Python ends a thread that exits without a word.
         if args.exc_value is not None and not issubclass(args.exc_type, SystemExit):
-            trace.note_thread_error(args.exc_value)
+            try:
+                trace.note_thread_error(args.exc_value)
+            except Exception:
+                pass
         return thread_hook(args)
 
     threading.excepthook = thread_excepthook

@@ -78,7 +78,9 @@ fn not_set(
             vec!["delete a key only once all ranks that read it have done so"],
         ),
         None if waiting.len() == 1
-            && keys.iter().all(|key| keys::is_off_the_row(evidence, key)) =>
+            && keys
+                .iter()
+                .all(|key| keys::breaks_progression(evidence, key)) =>
         {
             (
                 waiting.to_vec(),

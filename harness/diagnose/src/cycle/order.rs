@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::call_sequence::majority;
+use crate::collectives::issued;
 use crate::evidence::{EventKind, HangEvidence, RankState, named, verb};
+use allranks_model::diagnosis::HangKind;
 use allranks_model::names::Rank;
 
 /// Returns the ranks of a cycle whose order of collectives is not that of the majority or, if there is none, of the
@@ -84,8 +86,15 @@ pub fn may_go_on(evidence: &HangEvidence, cycle: &[Rank]) -> bool {
 /// Says that ranks of a cycle are in other collectives than the rest, although all these groups have the same members: of what such
 /// groups issue there is one order. Which of the two sides will go on to what the other is in is not known. `None` if it is, if the
 /// groups differ in their members, or if ranks wait for something else.
+///
+/// The kind of hang is `CollectiveSkipped` if the blamed ranks have issued collectives in the groups of the rest before. Else the groups may be
+/// used in another order, and it is `CollectiveMismatch`.
 #[must_use]
-pub fn elsewhere(evidence: &HangEvidence, cycle: &[Rank], blamed: &[Rank]) -> Option<String> {
+pub fn elsewhere(
+    evidence: &HangEvidence,
+    cycle: &[Rank],
+    blamed: &[Rank],
+) -> Option<(HangKind, String)> {
     let groups = groups_waited_for(evidence, cycle);
     let mut members = groups.values();
     let first = members.next()?;
@@ -109,11 +118,23 @@ pub fn elsewhere(evidence: &HangEvidence, cycle: &[Rank], blamed: &[Rank]) -> Op
         });
         each.collect::<Vec<_>>().join(", ")
     };
-    Some(format!(
+    let others = cycle.iter().filter(|rank| !blamed.contains(rank));
+    let theirs = groups_waited_for(evidence, &others.copied().collect::<Vec<_>>());
+    let has_issued = |rank: &Rank| {
+        let state = evidence.rank(*rank);
+        let mut groups = theirs.keys();
+        state.is_some_and(|state| groups.all(|group| issued(state, group) > 0))
+    };
+    let kind = match blamed.iter().all(has_issued) {
+        true => HangKind::CollectiveSkipped,
+        false => HangKind::CollectiveMismatch,
+    };
+    let summary = format!(
         "{}, while {}; the groups have the same members",
         text(&own),
         text(&rest)
-    ))
+    );
+    Some((kind, summary))
 }
 
 /// The collectives of a rank, in order.

@@ -155,7 +155,7 @@ impl Job {
         self.size.max(highest.map(|rank| rank + 1)).unwrap_or(0)
     }
 
-    /// Ranks of which there are no logs here, but their environments at most. That says nothing against them.
+    /// Returns the ranks of which the logs show nothing, or only the environment. That says nothing against them.
     pub(super) fn absent(&self) -> Vec<Rank> {
         let is_here = |rank: &u32| {
             let logged = self.ranks.get(rank);

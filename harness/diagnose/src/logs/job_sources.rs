@@ -11,7 +11,7 @@ use super::owner;
 use super::recorder_dump::Dump;
 use super::source::{LogError, Source};
 use super::source_logs::SourceLogs;
-use super::survey::{Survey, world_ranks};
+use super::survey::{Survey, pid_of, world_ranks};
 
 /// Returns all sources taken apart, and what flight recorders held, by rank.
 pub(super) fn split_sources(
@@ -99,19 +99,18 @@ fn name_processes_of_all(surveys: &mut [Survey], rank_of: impl Fn(&[Survey], &st
         .flat_map(|survey| survey.processes.keys())
         .collect();
     ranks.extend(scheduler_ranks(processes.iter().copied()));
-    let all_processes = &processes;
+    // The same id may be that of processes on several hosts.
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for process in &processes {
-        let process: &String = process;
-        let pid = process.split('@').next().unwrap_or_default();
-        let is_only = || {
-            let mut others = all_processes.iter();
-            !others.any(|one| *one != process && one.split('@').next() == Some(pid))
-        };
+        *counts.entry(pid_of(process)).or_default() += 1;
+    }
+    for process in &processes {
+        let pid = pid_of(process);
         if pid.bytes().all(|byte| byte.is_ascii_digit())
+            && (pid == process.as_str() || counts[pid] == 1)
             && let Some(rank) = rank_of(surveys, pid)
-            && (pid == process || is_only())
         {
-            ranks.insert(process.clone(), rank);
+            ranks.insert((*process).clone(), rank);
         }
     }
     for survey in surveys {

@@ -1,4 +1,5 @@
-//! Reads which rank each process claims to be, and of how many, where its own file, or a collector for it, says one such: `rank 2 / 4`, `WORLD_SIZE=4 RANK=2`.
+//! Reads which rank each process claims to be, and of how many: `rank 2 / 4`, `WORLD_SIZE=4 RANK=2`. It counts where only one is claimed in
+//! a file, or by one of the writers that a collector names.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;

@@ -48,7 +48,7 @@ pub(super) struct RankLog {
     pub(super) group_creations: GroupCreations,
     /// The node that it says it runs on; `None` if it says nothing of it.
     pub(super) node: Option<String>,
-    /// Whether there is anything of it but what its environment is.
+    /// Whether the logs show more of it than its environment.
     pub(super) has_written: bool,
     /// The files that have lines of it.
     pub(super) files: usize,

@@ -78,8 +78,8 @@ impl SourceLogs {
                 }
                 let claims = &mut source_logs.lines.rank_claims;
                 claims.read(&line.text, origin.writer);
-                let printed = survey.rank_of_environment(&line);
-                match printed.filter(|_| owner.is_none()) {
+                let printed = owner.is_none().then(|| survey.rank_of_environment(&line));
+                match printed.flatten() {
                     Some(rank) => {
                         let log = source_logs.rank_logs.entry(rank).or_default();
                         log.environment.read(&line.text);

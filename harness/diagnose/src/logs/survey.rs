@@ -275,8 +275,10 @@ impl Survey {
 
     /// Returns the rank of a process by its id; `None` if it is not known, or processes of several hosts have that id.
     pub(super) fn rank_of(&self, pid: &str) -> Option<u32> {
-        let is_it = |process: &str| process.split('@').next() == Some(pid);
-        let mut ranks = self.processes.iter().filter(|(process, _)| is_it(process));
+        let mut ranks = self
+            .processes
+            .iter()
+            .filter(|(process, _)| pid_of(process) == pid);
         match (ranks.next(), ranks.next()) {
             (Some((_, rank)), None) => *rank,
             _ => None,
@@ -309,6 +311,11 @@ impl Survey {
             (None, _) => by_name,
         }
     }
+}
+
+/// Returns the id of a process without its host: `4009` of `4009@10.0.0.1`.
+pub(super) fn pid_of(process: &str) -> &str {
+    process.split('@').next().unwrap_or_default()
 }
 
 /// Returns the rank that each process has in the largest communicator: the world's, if each of its ranks is one of them.

@@ -16,7 +16,7 @@ use crate::watch::trace::own_wait::OwnWait;
 use crate::watch::waits::below::Below;
 use crate::watch::waits::late_rank::{
     SHORTEST_LIMIT, awaits_news, fact_of, has_left_a_request, is_silent, late_verdict, own_wait,
-    processor_ticks, sleep_of,
+    processor_ticks, sleep_of, without_waiting_for_answers,
 };
 use crate::watch::waits::patiences::{IDLE_PATIENCES, LateRank, WAITING_PATIENCES};
 use allranks_diagnose::{HangEvidence, diagnose};
@@ -324,9 +324,8 @@ impl WorldDetector {
         if verdict.kind != HangKind::Slow {
             return None;
         }
-        let blamed: Vec<&RankProcess> = (view.ranks.iter())
+        let blamed: Vec<(Rank, &RankProcess)> = (view.ranks.iter().copied())
             .filter(|(rank, _)| verdict.culprits.contains(rank))
-            .map(|(_, process)| *process)
             .collect();
         if blamed.is_empty()
             && let Some(told) = allranks_diagnose::unreachable(&evidence)
@@ -338,11 +337,8 @@ impl WorldDetector {
         if blamed.is_empty() || blamed.len() < verdict.culprits.len() {
             return None;
         }
-        // One that waits for an answer may wait for one that another of them owes.
-        let (served, busy): (Vec<_>, Vec<_>) =
-            (blamed.into_iter()).partition(|process| own_wait(process) == OwnWait::Requests);
-        let blamed = if busy.is_empty() { served } else { busy };
-        let times = (blamed.iter()).map(|process| self.patiences_for(process, &evidence));
+        let busy = without_waiting_for_answers(blamed);
+        let times = (busy.iter()).map(|(_, process)| self.patiences_for(process, &evidence));
         let times: Option<Vec<u32>> = times.collect();
         let times = times?.into_iter().max()?;
         let limit = SHORTEST_LIMIT.max(self.patience * times);
@@ -351,9 +347,9 @@ impl WorldDetector {
         }
         // On a machine that is too busy, minutes are seconds to a rank.
         let wanted = processor_ticks(limit);
-        if blamed
+        if busy
             .iter()
-            .any(|process| self.is_starved(process, wanted))
+            .any(|(_, process)| self.is_starved(process, wanted))
         {
             return None;
         }

@@ -143,40 +143,51 @@ pub fn behind(verdict: Diagnosis, waits: &[OwnWait]) -> Diagnosis {
     }
 }
 
-/// Returns the verdict without those of its culprits which wait for an answer that another culprit may owe them.
-fn without_served(mut verdict: Diagnosis, served: &[Rank]) -> Diagnosis {
-    if served.is_empty() || served.len() == verdict.culprits.len() {
-        return verdict;
+/// Returns those of late ranks that do not wait for an answer, which another of them may owe; all of them if all wait for one.
+pub fn without_waiting_for_answers(late: Vec<(Rank, &RankProcess)>) -> Vec<(Rank, &RankProcess)> {
+    let (waiting, busy): (Vec<_>, Vec<_>) = late
+        .into_iter()
+        .partition(|(_, process)| own_wait(process) == OwnWait::Requests);
+    if busy.is_empty() { waiting } else { busy }
+}
+
+/// Returns the verdict with these of its culprits alone. The others are victims.
+fn with_culprits(mut verdict: Diagnosis, busy: &[Rank]) -> Diagnosis {
+    let (culprits, waiting): (Vec<Rank>, Vec<Rank>) =
+        (verdict.culprits.into_iter()).partition(|rank| busy.contains(rank));
+    verdict.culprits = culprits;
+    if !waiting.is_empty() {
+        verdict.summary = format!(
+            "{} {} in code of {} own, and the others wait, {} for an answer",
+            named(busy),
+            verb(busy, "is", "are"),
+            verb(busy, "its", "their"),
+            named(&waiting),
+        );
+        verdict.victims.extend(waiting);
+        verdict.victims.sort_unstable();
     }
-    verdict.culprits.retain(|rank| !served.contains(rank));
-    verdict.victims.extend(served);
-    verdict.victims.sort_unstable();
-    verdict.summary = format!(
-        "{} {} in code of {} own, and the others wait, {} for an answer",
-        named(&verdict.culprits),
-        verb(&verdict.culprits, "is", "are"),
-        verb(&verdict.culprits, "its", "their"),
-        named(served),
-    );
     verdict
 }
 
 /// Returns the verdict on the culprits of this one, which have been late for too long, with what is known of them on this host.
 pub fn late_verdict(verdict: Diagnosis, ranks: &[(Rank, &RankProcess)]) -> Diagnosis {
-    let blamed = || (ranks.iter()).filter(|(rank, _)| verdict.culprits.contains(rank));
-    let waits: Vec<OwnWait> = blamed().map(|(_, process)| own_wait(process)).collect();
-    let stopped = blamed().find_map(|(_, process)| stopped_below(process.pid));
-    let sleeps = blamed().filter_map(|(rank, process)| Some((*rank, sleep_of(process)?)));
+    let late = ranks
+        .iter()
+        .filter(|(rank, _)| verdict.culprits.contains(rank));
+    let busy = without_waiting_for_answers(late.copied().collect());
+    let culprits: Vec<Rank> = busy.iter().map(|(rank, _)| *rank).collect();
+    let waits: Vec<OwnWait> = busy.iter().map(|(_, process)| own_wait(process)).collect();
+    let stopped = busy
+        .iter()
+        .find_map(|(_, process)| stopped_below(process.pid));
+    let sleeps = (busy.iter()).filter_map(|(rank, process)| Some((*rank, sleep_of(process)?)));
     let sleeps: Vec<(Rank, KernelWait)> = match stopped {
         None => sleeps.collect(),
         Some(_) => Vec::new(),
     };
-    let served: Vec<Rank> = blamed()
-        .filter(|(_, process)| own_wait(process) == OwnWait::Requests)
-        .map(|(rank, _)| *rank)
-        .collect();
     let is_loader = waits.iter().all(|wait| *wait == OwnWait::DataLoader);
-    let mut verdict = without_served(behind(verdict, &waits), &served);
+    let mut verdict = with_culprits(behind(verdict, &waits), &culprits);
     if let Some(helper) = stopped {
         // Which process has stopped it is not known: it may be that of a rank that waits for this one. The workers of a data loader
         // are its own.
