@@ -19,8 +19,12 @@ def say(text):
 
 
 def wait_for_rank_0():
-    """A launcher ends the others when one fails: they have done their part by then."""
+    """Wait until rank 0 has ended, and its wrapper has seen it: a launcher ends the other ranks when one fails."""
     while not os.path.exists(DONE):
+        time.sleep(0.01)
+    with open(DONE) as done:
+        pid = int(done.read())
+    while os.path.exists(f"/proc/{pid}"):
         time.sleep(0.01)
 
 
@@ -99,7 +103,9 @@ def floods():
 def goes_well():
     say("ready")
     say(f"rank {RANK} of 2: done")
-    open(DONE, "w").close()
+    with open(DONE + ".new", "w") as done:
+        done.write(str(os.getpid()))
+    os.rename(DONE + ".new", DONE)
 
 
 def busy():
