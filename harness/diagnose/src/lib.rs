@@ -100,6 +100,7 @@ pub fn diagnose(evidence: &HangEvidence) -> Diagnosis {
         splits::mismatch(evidence),
         messages::unmatched(evidence),
         chain.clone().filter(is_proved),
+        cycle::other_partners_of_all(evidence),
         messages::dropped(evidence),
         any_source::not_sent(evidence),
         chain,

@@ -142,15 +142,22 @@ def entry_of_collective(trace: CallTrace, module: Any, name: str, arguments: Arg
     if root:
         nature["root"] = str(global_rank(trace, key, arguments, root, 0))
     entry = {"what": "collective", "group": key, "number": trace.next_number(key), "name": name, "nature": nature}
-    stream = current_stream()
-    if stream is not None:
-        entry["stream"] = stream
+    note_stream(entry, bool(arguments.get("async_op")))
     if name in ("all_to_all_single", "all_to_all"):
         size = len(trace.groups[key][1])
         if size <= MOST_SPLITS:
             split = splits_of_tensor if name == "all_to_all_single" else splits_of_list
             entry["splits"] = {"sends": split(arguments, "input", size), "receives": split(arguments, "output", size)}
     return entry
+
+
+def note_stream(entry: Entry, is_async: bool) -> None:
+    """Notes the stream on which a call is issued, and whether that does not wait for it before what is issued there next."""
+    stream = current_stream()
+    if stream is not None:
+        entry["stream"] = stream
+        if is_async:
+            entry["async_op"] = True
 
 
 def current_stream() -> int | None:
@@ -185,7 +192,9 @@ def entry_of_message(trace: CallTrace, module: Any, name: str, arguments: Argume
     sends, parameter = MESSAGES[name]
     peer, tag = global_rank(trace, key, arguments, parameter, None), arguments.get("tag", 0)
     number = trace.next_message((key, sends, peer, tag))
-    return {"what": "message", "group": key, "sends": sends, "peer": peer, "tag": tag, "number": number}
+    entry = {"what": "message", "group": key, "sends": sends, "peer": peer, "tag": tag, "number": number}
+    note_stream(entry, name in ("isend", "irecv"))
+    return entry
 
 
 def entry_of_new_group(trace: CallTrace, module: Any, arguments: Arguments) -> Entry | None:

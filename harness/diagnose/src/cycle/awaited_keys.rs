@@ -84,7 +84,9 @@ fn not_set(
         {
             (
                 waiting.to_vec(),
-                format!("{waits}, which is none of the row of keys that are set"),
+                format!(
+                    "{waits}, whose number does not fit the steps between those of the keys that are set"
+                ),
                 vec!["print the number that the key is made of on both sides"],
             )
         }

@@ -69,6 +69,15 @@ fn of_all_pairs(mut verdicts: impl Iterator<Item = Diagnosis>) -> Option<Diagnos
     })
 }
 
+/// Finds the one rank whose messages of a round have other partners than the rest, where all ranks wait for messages: a device may wait for
+/// those of which both sides are there, too, so that nothing shows a cycle.
+#[must_use]
+pub fn other_partners_of_all(evidence: &HangEvidence) -> Option<Diagnosis> {
+    let all: Vec<Rank> = evidence.ranks.iter().map(|state| state.rank).collect();
+    let may_be_it = evidence.is_whole && is_of_messages(evidence, &all);
+    may_be_it.then(|| partners::other_partners(evidence, &all))?
+}
+
 /// Returns true if all ranks of a cycle wait for messages, and none for a collective.
 #[must_use]
 pub fn is_of_messages(evidence: &HangEvidence, cycle: &[Rank]) -> bool {

@@ -37,7 +37,7 @@ pub fn against_the_order(evidence: &HangEvidence, circle: &[Rank]) -> Vec<Rank> 
         .map(|state| (state.rank, order(state)))
         .collect();
     let all = || orders.iter().map(|(_, order)| &order.calls);
-    let among_all = majority(all());
+    let among_all = majority(all()).or_else(|| longest_of_majority(all()));
     let is_against = |rank: Rank, one: &Order| {
         let common =
             among_all.or_else(|| majority(all().filter(|order| has_same(order, &one.calls))));
@@ -191,6 +191,19 @@ fn groups_waited_for(evidence: &HangEvidence, circle: &[Rank]) -> BTreeMap<Strin
         })
     });
     waited.filter(|(_, members)| !members.is_empty()).collect()
+}
+
+/// Returns the longest of the orders that more than half of all agree with, as far as they have come; `None` if there is none.
+fn longest_of_majority<'a>(
+    orders: impl Iterator<Item = &'a Vec<String>> + Clone,
+) -> Option<&'a Vec<String>> {
+    let agreeing = |one: &Vec<String>| {
+        let agrees = |other: &&Vec<String>| one.starts_with(other);
+        orders.clone().filter(agrees).count()
+    };
+    let all = orders.clone().count();
+    let common = orders.clone().filter(|one| agreeing(one) * 2 > all);
+    common.max_by_key(|one| one.len())
 }
 
 /// Returns true if two lists hold the same items, in any order.

@@ -13,6 +13,9 @@ use allranks_model::names::Rank;
 /// this many seconds before the last line of the job.
 const MOVING: f64 = 1.0;
 
+/// Ranks that must wait in a phase for one that writes of steps alone to be known to have phases.
+const MANY: usize = 3;
+
 /// A phase in which ranks wait for others that have not come to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Behind {
@@ -106,8 +109,13 @@ fn late(job: &Job, step: &Step, (key, times): (&str, usize), waiting: &[u32]) ->
             .ranks
             .iter()
             .filter(|(_, logged)| logged.times(key) < times && !waits_itself(logged))
-            // Where a rank that says nothing of phases is, nothing says.
-            .filter(|(_, logged)| !logged.begun.is_empty() || logged.log.cause().is_some())
+            // It has waited for others elsewhere.
+            .filter(|(_, logged)| !logged.log.watchdog.timed_out())
+            // Where a rank that says nothing of phases is, nothing says, unless it makes steps as the many others do.
+            .filter(|(_, logged)| {
+                let makes_steps = logged.log.step.is_some() && waiting.len() >= MANY;
+                !logged.begun.is_empty() || logged.log.cause().is_some() || makes_steps
+            })
             .map(|(rank, _)| *rank)
             .collect(),
     })

@@ -9,7 +9,7 @@ use regex::Regex;
 use super::own_process::process_of_command;
 use super::pattern::pattern;
 use super::phase::{Edge, Mark, Nature};
-use super::stack_titles::titled_rank;
+use super::stack_titles::{rank_of_command, titled_rank};
 use super::torch_calls::call_of;
 
 /// The stacks of one file so far.
@@ -53,6 +53,9 @@ struct MainThread {
 }
 
 static PROCESS: LazyLock<Option<Regex>> = LazyLock::new(|| pattern(r"^Process (\d+): "));
+/// A worker of SGLang's or vLLM's, by the number among those that share a model's tensors, if it has no other.
+static WORKER: LazyLock<Option<Regex>> =
+    LazyLock::new(|| pattern(r"^Process \d+: (?i:sglang|vllm)::\w*[a-z]_TP(\d+)$"));
 static THREAD: LazyLock<Option<Regex>> =
     LazyLock::new(|| pattern(r#"^Thread \S+ \(([^)]*)\)(?:: "(\w+)")?"#));
 static FRAME: LazyLock<Option<Regex>> = LazyLock::new(|| {
@@ -107,7 +110,14 @@ impl CallStacks {
         rank_of: impl Fn(&str) -> Option<u32>,
     ) {
         let found = |pattern: &'static LazyLock<Option<Regex>>| pattern.as_ref()?.captures(text);
-        if let Some(rank) = titled_rank(text) {
+        if let Some(of_command) = rank_of_command(text) {
+            self.end();
+            self.title = Some(of_command);
+            // Of what it prints only the frames of the main thread may be here.
+            self.rank = self.title;
+            (self.local, self.writer) = (None, rank);
+            self.thread = Some(MainThread::default());
+        } else if let Some(rank) = titled_rank(text) {
             self.title = Some(rank);
         } else if text.starts_with("Pyspy dump for PID ") {
             self.title = rank;
@@ -122,6 +132,7 @@ impl CallStacks {
                 self.rank = title
                     .or_else(|| rank_of(&process[1]))
                     .or_else(told)
+                    .or_else(|| found(&WORKER)?[1].parse().ok())
                     .or(owner);
                 self.writer = rank;
             }

@@ -21,6 +21,10 @@ pub(super) enum Collector {
     Pod,
     /// `train-worker-1 pytorch `, of `stern`, with colours or without.
     Stern,
+    /// `2025-09-21T06:10:00Z {app="train", pod="train-0"} `, of Loki's `logcli`.
+    Loki,
+    /// `2025-05-19T14:00:03.001Z job/algo-3 `, of `aws logs tail`.
+    Stream,
     /// `trainer-1-1  | `, of `docker compose`.
     Container,
     /// `node-12: `, of `pdsh` and of launchers.
@@ -47,6 +51,14 @@ static STERN: LazyLock<Option<Regex>> = LazyLock::new(|| {
 /// What `stern` writes of a container that it begins or ends to follow.
 static FOLLOWED: LazyLock<Option<Regex>> =
     LazyLock::new(|| pattern(r"^(?:\x1b\[[\d;]*m)*[+-](?:\x1b\[[\d;]*m)* \S+ › "));
+static LOKI: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    pattern(r#"^\d{4}-\d\d-\d\dT\S+ \{[^}]*\b(?:pod|instance|host)="(?P<writer>[^"]+)"[^}]*\} ?"#)
+});
+static STREAM: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    pattern(
+        r"^\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:?\d\d) (?P<writer>[A-Za-z][\w.-]*(?:/[\w.-]+)+) ",
+    )
+});
 static CONTAINER: LazyLock<Option<Regex>> =
     LazyLock::new(|| pattern(r"^(?P<writer>[A-Za-z][\w.-]*\d[\w.-]*) +\| ?"));
 static HOST: LazyLock<Option<Regex>> =
@@ -58,6 +70,8 @@ static HOST_AND_RANK: LazyLock<Option<Regex>> = LazyLock::new(|| {
 /// All of them, each before those that its lines could be taken for.
 const ALL: &[Collector] = &[
     Collector::Pod,
+    Collector::Loki,
+    Collector::Stream,
     Collector::Stern,
     Collector::Container,
     Collector::HostAndRank,
@@ -114,6 +128,8 @@ impl Collector {
         let pattern = match self {
             Self::None => return None,
             Self::Pod => &POD,
+            Self::Loki => &LOKI,
+            Self::Stream => &STREAM,
             Self::Stern => &STERN,
             Self::Container => &CONTAINER,
             Self::Host => &HOST,
@@ -122,9 +138,12 @@ impl Collector {
         let found = pattern.as_ref()?.captures(raw)?;
         // `rank0: ` is no host of that name.
         let is_rank = found.name("writer").is_some_and(|writer| {
-            let name = writer.as_str().as_bytes();
-            name.get(..4)
-                .is_some_and(|start| start.eq_ignore_ascii_case(b"rank"))
+            let name = writer.as_str().to_ascii_lowercase();
+            let rest = name.strip_prefix("rank");
+            rest.is_some_and(|rest| {
+                rest.trim_start_matches(['-', '_'])
+                    .starts_with(|one: char| one.is_ascii_digit())
+            })
         });
         // glog's `I0722 05:00:00.110204` is a time.
         let is_time = self == Self::HostAndRank && is_clock(&found[0], &raw[found[0].len()..]);
@@ -169,6 +188,20 @@ mod tests {
                 None,
             ),
             (
+                Collector::Loki,
+                "2025-09-21T06:10:00Z {app=\"t\", pod=\"t-0\", stream=\"stderr\"} a",
+                "2025-09-21T06:10:01Z {app=\"t\", pod=\"t-1\", stream=\"stderr\"} a",
+                Some("t-0"),
+                None,
+            ),
+            (
+                Collector::Stream,
+                "2025-05-19T14:00:03.001Z algo-3/training-0519 a",
+                "2025-05-19T14:00:04.001Z algo-3/training-0519 a",
+                Some("algo-3/training-0519"),
+                None,
+            ),
+            (
                 Collector::None,
                 "epoch-1 loss a",
                 "epoch-1 loss b",
@@ -198,6 +231,13 @@ mod tests {
             ),
             (Collector::None, "step 1: a", "step 2: a", None, None),
             (Collector::None, "epoch: 1", "a | b", None, None),
+            (
+                Collector::Pod,
+                "[pod/ranker-0/main] a",
+                "[pod/ranker-1/main] a",
+                Some("ranker-0"),
+                None,
+            ),
             (Collector::None, "rank0: a", "rank1: a", None, None),
             (Collector::None, "Rank0 | a", "Rank1 | a", None, None),
             (

@@ -26,10 +26,10 @@ static FAULT: LazyLock<Option<Regex>> = LazyLock::new(|| {
         r"^(?:Fatal Python error: |Segmentation fault|Bus error|Illegal instruction|Killed$|terminate called )",
     )
 });
-/// What CANN writes of an error of the device itself.
+/// What ROCm and CANN write of an error of the device itself.
 static DEVICE: LazyLock<Option<Regex>> = LazyLock::new(|| {
     pattern(
-        r"there is an? \w+ error exception|\b(?:aivec|aicore|aicpu|vector core|ai core) (?:error )?exception",
+        r"^HW Exception by GPU|there is an? \w+ error exception|\b(?:aivec|aicore|aicpu|vector core|ai core) (?:error )?exception",
     )
 });
 /// What CANN writes where a rank has waited for another for too long.
@@ -191,7 +191,7 @@ impl Failures {
             None => {
                 is(&EXCEPTION)
                     || is_fault
-                    || (text.contains(" exception") && is(&DEVICE))
+                    || (text.contains("xception") && is(&DEVICE))
                     || text.contains("Watchdog caught collective")
                     || is(&ENGINE)
                     || text.contains(NOTIFY)

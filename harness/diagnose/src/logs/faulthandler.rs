@@ -10,7 +10,7 @@ use super::failure::WAITS;
 use super::pattern::pattern;
 use super::phase::{Edge, Mark, Nature};
 use super::torch_calls::call_of;
-use super::traceback_lines::STACK;
+use super::traceback_lines::begins_stack;
 
 /// The stacks of one process, as far as they have been read. Of several dumps the last counts.
 #[derive(Clone, Debug, Default)]
@@ -34,7 +34,7 @@ struct Frame {
 
 static THREAD: LazyLock<Option<Regex>> = LazyLock::new(|| {
     pattern(
-        r"^(?:(?:Current thread|Thread) 0x[0-9a-f]+(?: \[[^\]]*\])?|Stack) \(most recent call first\):$|^Thread \d+ stack trace:$",
+        r"^(?:(?:Current thread|Thread) 0x[0-9a-f]+(?: \[[^\]]*\])?|Stack) \(most recent call first\):$|^Thread (?:\d+ stack trace|[\w .-]{1,60} \(most recent call last\)):$",
     )
 });
 static FRAME: LazyLock<Option<Regex>> =
@@ -43,7 +43,7 @@ static FRAME: LazyLock<Option<Regex>> =
 impl Faulthandler {
     /// Reads the next line. Returns true if it is of a dump.
     pub(super) fn read(&mut self, text: &str) -> bool {
-        let has_code = text.ends_with(STACK);
+        let has_code = begins_stack(text);
         if (has_code || text.ends_with("(most recent call first):")) && is(&THREAD, text) {
             self.is_open = true;
             self.has_code = has_code;

@@ -11,7 +11,7 @@ use super::owner;
 use super::recorder_dump::Dump;
 use super::source::{LogError, Source};
 use super::source_logs::SourceLogs;
-use super::survey::{Survey, pid_of, world_ranks};
+use super::survey::{Numbers, Survey, pid_of, world_ranks};
 
 /// Returns all sources taken apart, and what flight recorders held, by rank.
 pub(super) fn split_sources(
@@ -29,6 +29,12 @@ pub(super) fn split_sources(
         .zip(&names)
         .map(|(source, name)| Survey::of(source, name.is_some()).map_err(unreadable(source)));
     let mut surveys: Vec<Survey> = surveys.collect::<Result<_, _>>()?;
+    // The tasks that have labels are the ranks, and another file may tell how they ended.
+    let has_labels = |survey: &Survey| survey.numbers == Numbers::Ranks;
+    let tasks_are_ranks = surveys.iter().any(has_labels);
+    for survey in &mut surveys {
+        survey.tasks_are_ranks = tasks_are_ranks;
+    }
     let mut dumps = BTreeMap::new();
     for (survey, path) in surveys.iter_mut().zip(&paths) {
         let Some(dump) = survey.dump.as_mut() else {
@@ -50,6 +56,7 @@ pub(super) fn split_sources(
         for (name, survey) in names.iter_mut().zip(&surveys) {
             *name = name.or_else(|| survey.only_signature());
         }
+        name_the_last(&mut names, &surveys);
     }
     // Files in each of which one rank signs are that rank's, if no two are the same rank's.
     let singles: Vec<u32> = surveys
@@ -159,6 +166,23 @@ fn show_locals(source_logs: &mut [SourceLogs]) {
                 false => one.stray.show(mark),
             }
         }
+    }
+}
+
+/// Gives the only file whose name shows no rank the rank that it claims, if all other files are of other ranks: detectron2 writes
+/// `log.txt` and `log.txt.rank1`.
+fn name_the_last(names: &mut [Option<u32>], surveys: &[Survey]) {
+    let mut unnamed = (0..names.len()).filter(|number| names[*number].is_none());
+    let (Some(last), None) = (unnamed.next(), unnamed.next()) else {
+        return;
+    };
+    let survey = &surveys[last];
+    let mut claimed = survey.printed.iter().copied();
+    if let (Some(rank), None) = (claimed.next(), claimed.next())
+        && survey.ranks.is_empty()
+        && !names.contains(&Some(rank))
+    {
+        names[last] = Some(rank);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Reads which ranks torch's own tools say have not joined a collective: the desync report of `TORCH_NCCL_DESYNC_DEBUG` (texts of
 //! `TraceUtils.h`), and what `torchfrtrace` (`fr_trace`) finds in the dumps of flight recorders. `ncclras` counts operations.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
 use regex::Regex;
@@ -20,6 +20,10 @@ pub(super) struct LaggingRanks {
     is_of_group: bool,
     /// How many dumps the analyzer has loaded; `None` if it does not say.
     loaded: Option<usize>,
+    /// The ranks that the analyzer says have called something else than the rest, each with its line.
+    pub(super) mismatched: BTreeMap<u32, String>,
+    /// How many ranks the collective has of which it says so.
+    pub(super) compared: usize,
     /// What the analyzer says of the collective that its lines are of: title, and the ranks that have not joined.
     entry: Option<(String, BTreeSet<u32>)>,
     operation_counts: OperationCounts,
@@ -47,6 +51,9 @@ static NEVER_JOINED: LazyLock<Option<Regex>> = LazyLock::new(|| {
 static LOADED: LazyLock<Option<Regex>> = LazyLock::new(|| pattern(r"^loaded (\d+) files in "));
 static ENTRY: LazyLock<Option<Regex>> =
     LazyLock::new(|| pattern(r"\bNot all ranks joining collective\b"));
+/// What `torchfrtrace` says of a rank whose entry is not that of the first of the group.
+static CULPRIT: LazyLock<Option<Regex>> =
+    LazyLock::new(|| pattern(r"\bCulprit rank (\d+); Error type: \w*MISMATCH"));
 static SET: LazyLock<Option<Regex>> =
     LazyLock::new(|| pattern(r"^(missing|expected) ranks: (?:set\(\)|\{([\d, ]+)\})"));
 
@@ -95,6 +102,20 @@ impl LaggingRanks {
     }
 
     fn read_analysis(&mut self, text: &str) {
+        if text.contains("Culprit rank ")
+            && let Some(culprits) = CULPRIT.as_ref()
+        {
+            for found in culprits.captures_iter(text) {
+                if let Ok(rank) = found[1].parse() {
+                    self.mismatched.insert(rank, text.trim().to_owned());
+                }
+            }
+        } else if text.starts_with("expected ranks: ")
+            && let Some(found) = captures(&SET, text)
+            && let Some(ranks) = found.get(2)
+        {
+            self.compared = self.compared.max(ranks_of_list(ranks.as_str()).count());
+        }
         if let Some(found) = captures(&LOADED, text) {
             self.loaded = found[1].parse().ok();
         } else if ENTRY.as_ref().is_some_and(|entry| entry.is_match(text)) {
@@ -134,6 +155,8 @@ impl LaggingRanks {
     /// Adds what another file says.
     pub(super) fn merge(&mut self, other: Self) {
         self.reports.extend(other.reports);
+        self.mismatched.extend(other.mismatched);
+        self.compared = self.compared.max(other.compared);
     }
 
     /// Returns the ranks that all reports name, and the line of the first; `None` if there is no report, or reports differ.

@@ -62,12 +62,15 @@ static HEADER: LazyLock<Option<Regex>> = LazyLock::new(|| {
         // E1120 14:00:00.123456 4242 file.cpp:67]
         r"|\[?[IWEFCD](?P<gmonth>\d\d?)(?P<gday>\d\d) (?P<gclock>\d\d:\d\d:\d\d(?:\.\d+)?)(?:\s+\d+)?(?:\s+[^\s\]]+:\d+)?\]?",
         r"|\[[IWEF] [^\s\]]+:\d+\]",
+        // CANN: EI0002: [PID: 71006] 2025-10-09-17:16:06.713.36 The wait ...
+        r"|E[A-Z]\d{4}: \[PID: (?P<hpid>\d+)\](?: \d{4}-\d\d-\d\d-[\d:.]+)?",
         // The time of a day alone, which does not tell which of two lines came first.
         r"|\[?\d\d:\d\d:\d\d(?:[.,]\d+)?\]?",
         r"|\[?(?P<epoch>1\d{9}(?:\.\d+)?)\]?:?",
         r"|\[default(?P<local>\d+)\]:",
         // `[rank 3]`, `[Rank: 3]`, `[rank 3/8]`, `[rank=3 world=8]`.
         r"|\[(?i:rank)[ _:=]*(?P<rank>\d+)(?: ?/ ?\d+|,? world(?:_size)?[=: ]\d+)?\]:?",
+        r"|\[(?:proc|process) (?P<proc>\d+)/\d+\]:?",
         r"|(?i:rank)[ _:=]?(?P<bare>\d+)(?:/\d+)?\s*[:|>\]]",
         r"|(?:Process )?(?i:rank): (?P<own>\d+),",
         // Composer: rank3[1203][MainThread]:.
@@ -233,7 +236,7 @@ impl<'a> LogLine<'a> {
         if text("program").is_some_and(is_daemon) {
             return 0;
         }
-        if let Some(pid) = text("lpid").or(text("spid")) {
+        if let Some(pid) = text("lpid").or(text("spid")).or(text("hpid")) {
             self.logger_pid = Some(pid.to_owned());
         }
         // With other kinds of parallelism beside it, the number among those that share tensors is no rank of the job.
@@ -244,6 +247,7 @@ impl<'a> LogLine<'a> {
             .filter(is_rank)
             .and_then(|engine| captured(&TENSOR_RANK, engine));
         let after_rank = number("rank")
+            .or(number("proc"))
             .or(number("bare"))
             .or(number("own"))
             .or(number("thread"))
@@ -360,7 +364,7 @@ pub(super) fn parts(raw: &str) -> impl Iterator<Item = &str> {
 /// Returns true if a line may begin with a rank or a process; a look that costs less than taking it apart.
 pub(super) fn may_name_a_rank(raw: &str) -> bool {
     const SIGNS: &[&str] = &[
-        "ank", "ANK", "[r", "[default", " pid=", "]<std", " TP", "_TP",
+        "ank", "ANK", "[r", "[proc", "[default", " pid=", "]<std", " TP", "_TP",
     ];
     SIGNS.iter().any(|sign| raw.contains(sign))
 }

@@ -1,5 +1,5 @@
 //! Reads the messages that a rank says have timed out, with their peer: `irecv peer=2 mb=7 error=[...] Timed out waiting 1800000ms for
-//! recv operation to complete`.
+//! recv operation to complete`; and those of which CANN's collectives are made.
 
 use std::sync::LazyLock;
 
@@ -11,12 +11,17 @@ use super::pattern::pattern;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct MessageTimeouts {
     pub(super) peer: Option<u32>,
+    /// Whether that message was part of a collective.
+    pub(super) is_of_collective: bool,
 }
 
 /// The words of Gloo.
 const TIMED_OUT: &str = "imed out waiting ";
 const OPERATIONS: &[&str] = &["for send operation", "for recv operation"];
 
+/// CANN, of the ranks that a rank waits for in a step of a collective.
+static REMOTE: LazyLock<Option<Regex>> =
+    LazyLock::new(|| pattern(r"has not received the Notify record from remote rank: ?\[(\d+)\]"));
 static PEER: LazyLock<Option<Regex>> = LazyLock::new(|| {
     pattern(r"(?i)\b(?:peer|dst|src)[ =:]+(\d+)\b|\b(?:to|from) rank[ =:]?(\d+)\b")
 });
@@ -24,6 +29,13 @@ static PEER: LazyLock<Option<Regex>> = LazyLock::new(|| {
 impl MessageTimeouts {
     /// Reads the next line.
     pub(super) fn read(&mut self, text: &str) {
+        if text.contains("Notify record from")
+            && let Some(found) = REMOTE.as_ref().and_then(|remote| remote.captures(text))
+        {
+            self.peer = found[1].parse().ok();
+            self.is_of_collective = true;
+            return;
+        }
         let is_one =
             text.contains(TIMED_OUT) && OPERATIONS.iter().any(|words| text.contains(words));
         // In a barrier, all ranks wait for rank 0.
@@ -33,12 +45,15 @@ impl MessageTimeouts {
         if let Some(found) = PEER.as_ref().and_then(|peer| peer.captures(text)) {
             let peer = found.get(1).or(found.get(2));
             self.peer = peer.and_then(|peer| peer.as_str().parse().ok());
+            self.is_of_collective = false;
         }
     }
 
     /// Adds what another file of the same rank says.
     pub(super) fn merge(&mut self, other: Self) {
-        self.peer = other.peer.or(self.peer);
+        if other.peer.is_some() {
+            *self = other;
+        }
     }
 }
 
@@ -64,6 +79,10 @@ mod tests {
             (
                 "RuntimeError: [../gloo/unbound_buffer.cc:81] Timed out waiting 1800000ms for recv operation to complete",
                 None,
+            ),
+            (
+                "The Notify register has not received the Notify record from remote rank: [11]. base information: [streamID:[1]]",
+                Some(11),
             ),
             ("irecv peer=2 mb=7 status=waiting", None),
         ] {

@@ -29,10 +29,10 @@ static WORDS: &[&str] = &[
 ];
 static LIST: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"^([\w.-]+?)\[([\d,-]+)\]$").ok());
-/// `node=n7`, `hostname: n7`, the start of NCCL's lines, `n7:4012:4422 [3] NCCL INFO`, and `[n7] rank 3`.
+/// `node=n7`, `hostname: n7`, the start of NCCL's lines, `n7:4012:4422 [3] NCCL INFO`, `[n7] rank 3` and `rank 3 on n7`.
 static OWN: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(
-        r"\b(?:node|nodename|hostname)['\x22]?\s?[=:]\s?['\x22]?([A-Za-z][\w.-]*)|^([A-Za-z][\w.-]*):\d+:\d+ \[\d+\] NCCL |^\[([A-Za-z][\w.-]*\d[\w.-]*)\] (?:global )?rank[ =:]?\d+\b",
+        r"\b(?:node|nodename|hostname)['\x22]?\s?[=:]\s?['\x22]?([A-Za-z][\w.-]*)|^([A-Za-z][\w.-]*):\d+:\d+ \[\d+\] NCCL |^\[([A-Za-z][\w.-]*\d[\w.-]*)\] (?:global )?rank[ =:]?\d+\b|^(?:global )?rank[ =:]?\d+ on ([A-Za-z][\w.-]*\d[\w.-]*)\b",
     )
     .ok()
 });
@@ -77,12 +77,16 @@ fn expanded(list: &str) -> Vec<String> {
 /// Returns the node that a line says its rank runs on; `None` if it says nothing of it.
 pub(super) fn own_node(text: &str) -> Option<&str> {
     // Most lines say nothing of it, and a look is cheaper than the pattern.
-    let may_begin = text.starts_with('[') && text.contains("] ");
+    let may_begin = (text.starts_with('[') && text.contains("] ")) || text.contains(" on ");
     if !text.contains("node") && !text.contains("host") && !text.contains("] NCCL ") && !may_begin {
         return None;
     }
     let found = OWN.as_ref()?.captures(text)?;
-    let node = found.get(1).or(found.get(2)).or(found.get(3));
+    let node = found
+        .get(1)
+        .or(found.get(2))
+        .or(found.get(3))
+        .or(found.get(4));
     node.map(|node| node.as_str())
 }
 

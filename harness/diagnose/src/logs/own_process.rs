@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 use super::pattern::pattern;
+use super::rank_claims::rank_of;
 
 static RANK: LazyLock<Option<Regex>> = LazyLock::new(|| {
     pattern(
@@ -59,25 +60,14 @@ pub(super) fn process_of_command(text: &str) -> Option<(u32, &str)> {
     Some((found[3].parse().ok()?, pid.as_str()))
 }
 
-/// `rank 3/8`, `rank=3 world_size=8`: the rank of the process that writes the line.
-static OF_WORLD: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    pattern(
-        r"(?i)(?:\b(?P<other>\w+)[ -])?\b(?:global_|world_)?rank[ =:]*(?P<rank>\d+)(?: ?/ ?|,? of |,? out of |,? (?:in )?(?:the )?world[_ ]?size[ =:]*)\d+\b",
-    )
-});
-
 /// Returns the rank that a line gives to the process that writes it, beside the size of the world; `None` if it gives none.
 pub(super) fn rank_of_world(text: &str) -> Option<u32> {
     if !(text.contains("ank") || text.contains("RANK")) {
         return None;
     }
-    let mut found = OF_WORLD.as_ref()?.captures_iter(text);
-    let (only, None) = (found.next()?, found.next()) else {
-        return None;
-    };
-    let other = only.name("other").map(|word| word.as_str().to_lowercase());
-    let is_other = other.is_some_and(|word| OTHER.contains(&word.as_str()));
-    only["rank"].parse().ok().filter(|_| !is_other)
+    let (word, rank, _) = rank_of(text)?;
+    let is_other = word.is_some_and(|word| OTHER.contains(&word.as_str()));
+    (!is_other).then_some(rank)
 }
 
 /// Returns the rank and the id of its process; `None` if a line does not name one of each.

@@ -18,6 +18,9 @@ static FOLDER: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"(?i)^(?:global[-_])?rank[-_. ]?(\d+)$").ok());
 static WORKER: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"(?i)(?:^|[^a-z])(?:worker|trainer)[-_. ]?(\d+)(?:\D|$)").ok());
+/// The pods of Kubeflow's `PyTorchJob`: the master is rank 0, and the workers, which are counted from 0, are the next.
+static MASTER: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r"(?i)^(.+)-master-0(?:\.[a-z]+)*$").ok());
 static NUMBER: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(r"(?i)(?:^|[-_.])(\d+)(?:\.(?:log|txt|out|err|stdout|stderr|json|pickle|pkl))*$")
         .ok()
@@ -43,7 +46,18 @@ const SYSTEMS: &[&str] = &[
 /// Returns the rank of each file; `None` for a file whose name shows no rank.
 pub(super) fn by_names(paths: &[&Path]) -> Vec<Option<u32>> {
     let named_rank: Vec<Option<u32>> = paths.iter().map(|path| named_rank(path)).collect();
-    let numbers: Vec<Option<u32>> = paths.iter().map(|path| number(path)).collect();
+    let masters: BTreeSet<&str> = paths.iter().filter_map(|path| master_of(path)).collect();
+    let is_worker_of = |path: &Path, master: &str| {
+        let rest = names(path).0.and_then(|name| name.strip_prefix(master));
+        rest.is_some_and(|rest| rest.starts_with("-worker-"))
+    };
+    let numbers: Vec<Option<u32>> = paths
+        .iter()
+        .map(|path| {
+            let is_worker = masters.iter().any(|master| is_worker_of(path, master));
+            number(path).map(|number| number + u32::from(is_worker))
+        })
+        .collect();
     let others = named_rank
         .iter()
         .zip(&numbers)
@@ -71,6 +85,12 @@ fn captured(pattern: &LazyLock<Option<Regex>>, text: &str) -> Option<u32> {
     let found = pattern.as_ref()?.captures(text)?;
     let number = found.get(1)?.as_str().parse().ok()?;
     (number < RANKS).then_some(number)
+}
+
+/// Returns the name of the job whose master's a file is; `None` if it is another pod's, or no pod's.
+fn master_of(path: &Path) -> Option<&str> {
+    let found = MASTER.as_ref()?.captures(names(path).0?)?;
+    Some(found.get(1)?.as_str())
 }
 
 /// Returns the names of the file and of its folder.
@@ -157,6 +177,10 @@ mod tests {
         assert_eq!(
             ranks(&["7-0.out", "7-1.out", "dmesg_n-0.txt"]),
             [Some(0), Some(1), None]
+        );
+        assert_eq!(
+            all(["j-master-0.log", "j-worker-0.log", "j-worker-1.log"]),
+            Some(vec![0, 1, 2])
         );
         assert_eq!(ranks(&["job.1.out", "job.2.out"]), [None, None]);
         assert_eq!(ranks(&["issue_5484.log", "issue_7396.log"]), [None, None]);

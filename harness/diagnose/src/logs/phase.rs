@@ -81,13 +81,41 @@ static OVER: LazyLock<Option<Regex>> = LazyLock::new(|| {
 /// A collective that a line ends with, behind what led to it: `forward done, grad all-reduce`, `waiting for metadata (barrier)`.
 static LAST: LazyLock<Option<Regex>> = LazyLock::new(|| {
     pattern(
-        r"(?i)(?:,|->|=>|\() ?((?:(?:in|enter(?:ing)?|wait(?:ing)? (?:for|in|at)|now|then|grad(?:ient)?s?|[tdpces]p|world) )*(?:all[-_ ]?reduce|all[-_ ]?gather|reduce[-_ ]?scatter|all[-_ ]?to[-_ ]?all|broadcast|barrier))\)?[ .…]*$",
+        r"(?i)(?:,|->|=>|\() ?((?:(?:in|enter(?:ing)?|wait(?:ing)? (?:for|in|at)|now|then|grad(?:ient)?s?|[tdpces]p|world) )*(?:all[-_ ]?reduce|all[-_ ]?gather|reduce[-_ ]?scatter|all[-_ ]?to[-_ ]?all|broadcast|barrier)(?: (?:of|on|for|over) [\w -]{1,40})?)\)?[ .…]*$",
     )
 });
+/// A collective that a line begins with, and what it is of: `all_reduce eval metrics`.
+static FIRST: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    pattern(
+        r"^((?:all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|broadcast|barrier)(?: (?:of|on|for|over|before|after))? [a-z_]+(?: [a-z_]+){0,2})(?: \w+=\S+)*$",
+    )
+});
+/// Words that make such a line a report of what is over.
+const REPORTS: &[&str] = &[
+    " took",
+    " time",
+    " done",
+    " ok",
+    " bandwidth",
+    " latency",
+    " fail",
+    " finish",
+    " complete",
+    " error",
+    " timed",
+    " timeout",
+    " enabled",
+    " disabled",
+    " is ",
+    " was ",
+    " has ",
+    " will ",
+    " skipped",
+];
 /// A call that forms the world, by its name alone or with its arguments.
 static INIT: LazyLock<Option<Regex>> = LazyLock::new(|| {
     pattern(
-        r"^(?:pid[ =:]*\d+ |[->=]+ |[\w.]+: )?((?:torch\.)?(?:dist(?:ributed)?\.)?init_process_group)(?:\(.*\)|:? (?:backend|init_method|method|url|rank|world|master|timeout)\w*=\S.*|:? ?)$",
+        r"^(?:pid[ =:]*\d+ |[->=]+ |[\w.]+: )?((?:torch\.)?(?:dist(?:ributed)?\.)?init_process_group)(?:(?: (?:nccl|gloo|mpi|hccl|xccl|(?:env|tcp|file)://\S*|\w+=\S+))+|\(.*\)|:? (?:backend|init_method|method|url|rank|world|master|timeout)\w*=\S.*|:? ?)$",
     )
 });
 /// What says how many of all ranks have come.
@@ -114,19 +142,20 @@ static LOCATION: LazyLock<Option<Regex>> = LazyLock::new(|| pattern(r"\s{2,}[\w.
 /// The call that tears down all groups, by its name alone.
 static DESTROY: LazyLock<Option<Regex>> = LazyLock::new(|| {
     pattern(
-        r"^(?i:rank \d+[:,]? )?(?:(?:torch\.)?dist(?:ributed)?\.)?destroy_process_group\(\)(?: (?:enter(?:ed|ing)?|begins?|called|start(?:s|ed)?))?\W*$",
+        r"^(?i:rank \d+[:,]? )?(?:[\w ]+: |(?:[\w ]+, )?(?i:calling|entering|before) )?(?:(?:torch\.)?dist(?:ributed)?\.)?destroy_process_group\(\)(?: (?:enter(?:ed|ing)?|begins?|called|start(?:s|ed)?))?\W*$",
     )
 });
 /// What says that all groups are torn down.
 static DESTROYED: LazyLock<Option<Regex>> = LazyLock::new(|| {
     pattern(
-        r"(?i)^(?:rank \d+[:,]? )?(?:(?:the |all )?process[ _]groups? (?:is |are |was |has been )?destroyed|destroyed (?:the |all )?process[ _]groups?)\b[.! ]*$|^destroy_process_group\(\) (?:left|done|over|ended|exited|finished|returned)\b.*$",
+        r"(?i)^(?:rank \d+[:,]? )?(?:(?:the |all )?process[ _]groups? (?:is |are |was |has been )?destroyed|destroyed (?:the |all )?process[ _]groups?)\b[.! ]*$|^(?:[\w ]+: )?destroy_process_group\(\) (?:left|done|over|ended|exited|finished|returned)\b.*$",
     )
 });
 
-/// The writer that a message names before it says anything: `[node-a] rank 0: `.
-static WRITER: LazyLock<Option<Regex>> =
-    LazyLock::new(|| pattern(r"^\[[\w.-]{1,40}\] (?i:rank)[ _=]?\d+: "));
+/// The writer that a message names before it says anything: `[node-a] rank 0: `, and a logger's name, `train.setup rank=0 `.
+static WRITER: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    pattern(r"^(?:\[[\w.-]{1,40}\] (?i:rank)[ _=]?\d+: |[a-z_]\w*(?:\.\w+)+ rank[ =]\d+:? )")
+});
 
 /// `Initializing X` without dots, if ranks wait for each other in X.
 static INITIALIZING: LazyLock<Option<Regex>> =
@@ -221,6 +250,10 @@ pub(super) fn mark(text: &str) -> Option<Mark> {
         (Edge::End, phase)
     } else if let Some(phase) = over(text).filter(brief) {
         (Edge::End, phase)
+    } else if let Some(phase) =
+        what(&FIRST).filter(|_| !REPORTS.iter().any(|word| text.contains(word)))
+    {
+        (Edge::Begin, phase)
     } else if let Some(phase) = what(&LAST).filter(|_| !text.starts_with("File ")) {
         (Edge::Begin, phase)
     } else if let Some(phase) = what(&UNDERWAY).filter(brief) {
@@ -258,7 +291,8 @@ fn without_location(text: &str) -> &str {
 /// Returns a message without the writer that it names first.
 fn without_writer(text: &str) -> &str {
     let writer = || WRITER.as_ref()?.find(text);
-    let found = text.starts_with('[').then(writer).flatten();
+    let may_be_one = text.starts_with('[') || text.contains(" rank");
+    let found = may_be_one.then(writer).flatten();
     found.map_or(text, |found| &text[found.end()..])
 }
 
@@ -298,7 +332,16 @@ fn named(phase: &str) -> Option<(String, Nature)> {
             peer: found["peer"].parse().ok()?,
         })
     });
-    let mut name = lower.clone();
+    let verbs = [
+        "enter ",
+        "entering ",
+        "in ",
+        "now ",
+        "waiting for ",
+        "waiting in ",
+    ];
+    let verb = verbs.iter().find_map(|verb| lower.strip_prefix(verb));
+    let mut name = verb.unwrap_or(&lower).to_owned();
     if message.is_none() {
         for cut in [&OWN, &REST] {
             if let Some(cut) = cut.as_ref() {

@@ -19,9 +19,10 @@ pub(super) struct RankClaims {
     all: Vec<(u32, u32)>,
 }
 
-static CLAIM: LazyLock<Option<Regex>> = LazyLock::new(|| {
+/// `rank 3/8`, `rank=3 world_size=8`, and the word before it.
+static RANK_OF: LazyLock<Option<Regex>> = LazyLock::new(|| {
     pattern(
-        r"(?i)(?:\b(?P<other>[a-z]+)[ _-])?\brank[ =:]*(?P<rank>\d+)(?: ?/ ?| of | out of |,? (?:in )?(?:the )?world[_ ]?size[ =:]*)(?P<size>\d+)\b",
+        r"(?i)(?:\b(?P<word>[a-z]+)[ -])?\b(?P<prefix>[a-z]+_)?rank(?: of current process)?[ =:]*(?P<rank>\d+)(?: ?/ ?|,? of |,? out of |[,.]? (?:in )?(?:the )?world[_ ]?size[ =:]*)(?P<size>\d+)\b",
     )
 });
 /// Words before `rank` that leave it the rank in the world.
@@ -82,14 +83,22 @@ impl RankClaims {
 
 /// Returns the rank in the world, and the number of ranks, that a line claims for its writer; `None` if it claims none.
 pub(super) fn claim(text: &str) -> Option<(u32, u32)> {
-    let mut found = CLAIM.as_ref()?.captures_iter(text);
+    let (word, rank, size) = rank_of(text)?;
+    let is_world = word.is_none_or(|word| WORLD.contains(&word.as_str()));
+    is_world.then_some((rank, size))
+}
+
+/// Returns the only rank that a line gives beside the number of ranks, both, and in lower case the word before it, if there is one;
+/// `None` if the line gives none, or several.
+pub(super) fn rank_of(text: &str) -> Option<(Option<String>, u32, u32)> {
+    let mut found = RANK_OF.as_ref()?.captures_iter(text);
     let (only, None) = (found.next()?, found.next()) else {
         return None;
     };
-    let other = only.name("other").map(|word| word.as_str().to_lowercase());
-    let is_world = other.is_none_or(|word| WORLD.contains(&word.as_str()));
+    let word = only.name("prefix").or(only.name("word"));
+    let word = word.map(|word| word.as_str().trim_end_matches('_').to_lowercase());
     let number = |name: &str| only[name].parse().ok();
-    is_world.then(|| number("rank").zip(number("size")))?
+    Some((word, number("rank")?, number("size")?))
 }
 
 #[cfg(test)]

@@ -112,7 +112,7 @@ static ENDING: LazyLock<Option<Regex>> = LazyLock::new(|| {
 });
 static FINISHED: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(
-        r"(?i)^\W*(?:training|finetuning|fine-tuning|job|run|evaluation|everything|all)(?: is| has| was)? ?(?:done|complete[d]?|finished|over)\b|\bexit(?:ed)?(?: with)?[ _]?(?:code|status)[=: ]+0\b|^(?:finished |ended |done |exit(?:ed|ing)? )(?:with )?(?:exit )?(?:code|status)[=: ] ?0\W*$|^\W*(?:process |rank |worker )?(?:exit|exited|finished)(?:,? exit| 0| cleanly| normally)?\W*$|\bmain\(\) returned\b|\ball (?:\d+ )?(?:epochs|steps|iterations) (?:are )?(?:done|finished|completed?)\b|,? exit(?:ed)? 0\W*$|\(status 0\)|^\W*done after \d+ (?:iters|iterations|steps|epochs)\b|\bclosed cleanly\b|Trainer\.fit` stopped|Application startup complete|ready to roll",
+        r"(?i)(?:^\W*|[,;] )(?:training|finetuning|fine-tuning|job|run|evaluation|everything|all)(?: is| has| was)? ?(?:done|complete[d]?|finished|over)\b|\bexit(?:ed)?(?: with)?[ _]?(?:code|status)[=: ]+0\b|^(?:finished |ended |done |exit(?:ed|ing)? )(?:with )?(?:exit )?(?:code|status)[=: ] ?0\W*$|^\W*(?:process |rank |worker )?(?:exit|exited|finished)(?:,? exit| 0| cleanly| normally)?\W*$|\b(?:main\(\) returned|returning from main\(\))|\b(?:returned|finished|done|over|exiting),? bye\W*$|\ball (?:\d+ )?(?:epochs|steps|iterations) (?:are )?(?:done|finished|completed?)\b|,? exit(?:ed)? 0\W*$|\(status 0\)|^\W*done after \d+ (?:iters|iterations|steps|epochs)\b|\bclosed cleanly\b|Trainer\.fit` stopped|Application startup complete|ready to roll",
     )
     .ok()
 });
@@ -338,7 +338,12 @@ impl RankLog {
 
     /// Adds what the same rank wrote into another file. Which of two files' lines came first is not known, so the
     /// errors of a file without phases come last.
-    pub(super) fn merge(&mut self, other: Self) {
+    pub(super) fn merge(&mut self, mut other: Self) {
+        // A stack was printed when nothing moved any more.
+        if self.has_call_stack && !other.has_call_stack {
+            std::mem::swap(self, &mut other);
+        }
+        let is_stack = other.has_call_stack && !self.has_call_stack;
         let place = |log: &Self, offset: usize, place: usize| match log.marks.is_empty() {
             true => usize::MAX,
             false => place.saturating_add(offset),
@@ -367,6 +372,12 @@ impl RankLog {
         self.step = other.step.or(self.step.take());
         self.is_finished |= other.is_finished;
         self.marks.extend(other.marks);
+        if is_stack && before > 0 {
+            let last = self.marks.len();
+            let errors = self.errors.iter_mut().map(|error| &mut error.at);
+            let places = errors.chain(self.place.as_mut().map(|(_, at)| at));
+            places.filter(|at| **at == before).for_each(|at| *at = last);
+        }
         let environment = other.environment;
         self.environment = Environment {
             host: environment.host.or(self.environment.host.take()),

@@ -41,6 +41,22 @@ struct Record {
     text: String,
 }
 
+impl Record {
+    /// Returns the record that the program itself wrote, where a collector has put it as text into one of its own.
+    fn unwrapped(self) -> Self {
+        let inner = self.text.starts_with('{').then(|| object(&self.text));
+        match inner.flatten() {
+            Some(inner) => Self {
+                moment: inner.moment.or(self.moment),
+                pod: inner.pod.or(self.pod),
+                rank: inner.rank.or(self.rank),
+                text: inner.text,
+            },
+            None => self,
+        }
+    }
+}
+
 /// Keys whose value is what the program wrote, the first of which counts.
 const MESSAGES: &[&[&str]] = &[
     &["textPayload"],
@@ -226,14 +242,17 @@ fn indentation(line: &str) -> usize {
 /// Returns the record that an object is; `None` if it is another object.
 fn object(text: &str) -> Option<Record> {
     let value: Value = serde_json::from_str(text.trim().trim_end_matches(',')).ok()?;
-    let object = value.as_object()?;
-    let mut text = MESSAGES
-        .iter()
-        .find_map(|path| at(object, path)?.as_str())?
-        .to_owned();
-    let moment = MOMENTS.iter().find_map(|path| moment(at(object, path)?));
-    let rank = find(object, RANKS, DEPTH).and_then(|value| number(&value));
-    let pod = find(object, PODS, DEPTH).and_then(|value| Some(value.as_str()?.to_owned()));
+    let whole = value.as_object()?;
+    let (object, message) = message(whole, DEPTH)?;
+    let mut text = message.to_owned();
+    let moment_in = |object| MOMENTS.iter().find_map(|path| moment(at(object, path)?));
+    let moment = moment_in(whole)
+        .or_else(|| moment_in(object))
+        .or_else(|| moment(&find(whole, &["timestamp"], DEPTH)?));
+    let rank = find(whole, RANKS, DEPTH).and_then(|value| number(&value));
+    let pod = find(whole, PODS, DEPTH)
+        .and_then(|value| Some(value.as_str()?.to_owned()))
+        .or_else(|| tagged_pod(whole));
     if moment.is_none() && rank.is_none() && pod.is_none() {
         return None;
     }
@@ -259,12 +278,30 @@ fn object(text: &str) -> Option<Record> {
             text = format!("{text}\n{lines}");
         }
     }
-    Some(Record {
+    let record = Record {
         moment,
         pod,
         rank,
         text,
-    })
+    };
+    Some(record.unwrapped())
+}
+
+/// Returns the object that has what the program wrote, which may be within others, and that; `None` if there is none.
+fn message(object: &Map<String, Value>, depth: usize) -> Option<(&Map<String, Value>, &str)> {
+    let mut here = MESSAGES.iter();
+    if let Some(text) = here.find_map(|path| at(object, path)?.as_str()) {
+        return Some((object, text));
+    }
+    let mut inner = object.values().filter_map(Value::as_object);
+    (depth > 0).then(|| inner.find_map(|inner| message(inner, depth - 1)))?
+}
+
+/// Returns the pod that Datadog's tags name, `"tags": ["pod_name:train-0"]`.
+fn tagged_pod(object: &Map<String, Value>) -> Option<String> {
+    let tags = find(object, &["tags"], DEPTH)?;
+    let mut tags = tags.as_array()?.iter().filter_map(Value::as_str);
+    tags.find_map(|tag| Some(tag.strip_prefix("pod_name:")?.to_owned()))
 }
 
 /// Returns what a logger has added to the message, as `key=value`.
@@ -414,12 +451,13 @@ impl Table {
         let pod = cell(self.pod)
             .filter(|pod| !pod.is_empty())
             .map(str::to_owned);
-        Some(Record {
+        let record = Record {
             moment,
             pod,
             rank,
             text,
-        })
+        };
+        Some(record.unwrapped())
     }
 }
 
@@ -465,6 +503,14 @@ mod tests {
     fn objects_become_lines() {
         for (text, expected) in [
             (
+                r#"{"id": "A", "type": "log", "attributes": {"service": "t", "timestamp": "2025-08-02T01:00:00.1Z", "tags": ["env:prod", "pod_name:t-2"], "attributes": {"rank": 2, "event": "eval_start", "epoch": 1}}}"#,
+                "[pod/t-2] 2025-08-02T01:00:00.1Z [rank 2] eval_start epoch=1",
+            ),
+            (
+                r#"{"time": "2025-08-02T01:00:00Z", "log": "{\"rank\": 1, \"msg\": \"enter barrier\"}"}"#,
+                "2025-08-02T01:00:00Z [rank 1] enter barrier",
+            ),
+            (
                 r#"{"timestamp": "2025-04-27T01:00:00.2Z", "event": "starting", "rank": 1}"#,
                 "2025-04-27T01:00:00.2Z [rank 1] starting",
             ),
@@ -500,7 +546,7 @@ mod tests {
         for text in [
             r#"{"loss": 0.5, "step": 3}"#,
             r#"{"message": "a"}"#,
-            r#"{"message": {"message": "a"}, "timestamp": "2025-04-27T01:00:00Z"}"#,
+            r#"{"config": {"message": "a"}}"#,
             "{'loss': 1}",
             "{",
             "{\n  \"lr\": 1\n}",

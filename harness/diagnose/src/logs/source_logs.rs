@@ -16,7 +16,7 @@ use super::restart::{Kept, Restart};
 use super::source::Source;
 use super::srun::tasks_end;
 use super::stack_titles::StackTitles;
-use super::survey::{Numbers, Survey};
+use super::survey::Survey;
 use super::traceback_lines::TracebackLines;
 
 /// What one source holds.
@@ -77,7 +77,8 @@ impl SourceLogs {
                         .read(&line.text, line.rank.or(owner));
                 }
                 let claims = &mut source_logs.lines.rank_claims;
-                claims.read(&line.text, origin.writer);
+                let task = label.map(|label| format!("task {label}"));
+                claims.read(&line.text, origin.writer.or(task.as_deref()));
                 let printed = owner.is_none().then(|| survey.rank_of_environment(&line));
                 match printed.flatten() {
                     Some(rank) => {
@@ -150,8 +151,7 @@ impl SourceLogs {
             self.earlier_dead.merge(dead.lines);
         }
         self.container_exits.read(text);
-        // The tasks that have labels are the ranks.
-        if survey.numbers == Numbers::Ranks
+        if survey.tasks_are_ranks
             && let Some(end) = tasks_end(text)
         {
             self.lines.launcher.end_tasks(end);

@@ -1,5 +1,5 @@
-//! Reads the titles that people and scripts put before the stack of each rank, `===== rank 3 =====`, `--- rank 0 (pid 7120) ---` and
-//! `# RANK=1`, and gives the lines of a `faulthandler` dump below one to its rank.
+//! Reads the titles that people and scripts put before the stack of each rank, `===== rank 3 =====`, `--- rank 0 (pid 7120) ---`,
+//! `# RANK=1` and `$ py-spy dump --pid 7120  # rank 0`, and gives the lines of a `faulthandler` dump below one to its rank.
 
 use std::sync::LazyLock;
 
@@ -12,12 +12,33 @@ static TITLE: LazyLock<Option<Regex>> = LazyLock::new(|| {
     pattern(r"(?i)^(?:[=*-]{2,}|#+).*?\brank[ :#=]*(\d+)(?:,? \(?pid[ :=]*\d+\)?)?\s*[=#*-]*$")
 });
 
+/// The command that prints the stack of a process, and what its comment says of the rank.
+static COMMAND: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    pattern(r"(?i)^\S{0,60}[$#>] (?:sudo )?py-spy dump\b[^#]*#.*?\brank[ :#=]*(\d+)\b")
+});
+/// A comment about the process that the next stack is of.
+static COMMENT: LazyLock<Option<Regex>> =
+    LazyLock::new(|| pattern(r"(?i)^#+ (?:[^#]*\W)?(?:process|stack|dump) of rank[ :#=]*(\d+)\b"));
+
+/// Returns the rank of which a command prints the stack, as its comment says; `None` if a line is no such command.
+pub(super) fn rank_of_command(text: &str) -> Option<u32> {
+    if !text.contains("py-spy dump") {
+        return None;
+    }
+    COMMAND.as_ref()?.captures(text)?[1].parse().ok()
+}
+
 /// Returns the rank that a title names; `None` if a line is no such title.
 pub(super) fn titled_rank(text: &str) -> Option<u32> {
+    if let Some(rank) = rank_of_command(text) {
+        return Some(rank);
+    }
     if !text.starts_with(['=', '#', '*', '-']) {
         return None;
     }
-    TITLE.as_ref()?.captures(text)?[1].parse().ok()
+    let found = TITLE.as_ref()?.captures(text);
+    let found = found.or_else(|| COMMENT.as_ref()?.captures(text));
+    found?[1].parse().ok()
 }
 
 /// The title that the lines are below.
@@ -57,6 +78,16 @@ mod tests {
             ("=== py-spy dump of rank 3, pid 77 ===", Some(3)),
             ("--- rank 0 (pid 7120) ---", Some(0)),
             ("# RANK=1", Some(1)),
+            ("$ py-spy dump --pid 8811   # rank 1", Some(1)),
+            (
+                "u@n1:~$ sudo py-spy dump --pid 8811 # rank 2, stuck",
+                Some(2),
+            ),
+            (
+                "# node 1, process of rank 11 (LOCAL_RANK=3), 17:05",
+                Some(11),
+            ),
+            ("# rank 3 is late", None),
             ("- rank 3 is late", None),
             ("rank 3", None),
             ("# ranks 3", None),

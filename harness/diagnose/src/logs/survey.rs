@@ -17,6 +17,7 @@ use super::line::{LogLine, RANKS, may_name_a_rank, parts};
 use super::moment::is_clock;
 use super::own_process::{own_pid, own_process, process_of_command, rank_of_world};
 use super::rank_claims::claim;
+use super::rank_list::ranks_of_list;
 use super::recorder_dump::{self, Dump};
 use super::signature::{Signatures, signature};
 use super::source::Source;
@@ -43,6 +44,8 @@ pub(super) struct Survey {
     is_torchruns: bool,
     /// What the numbers are that its lines begin with.
     pub(super) numbers: Numbers,
+    /// Whether the tasks of `srun` that a source of the job names by their numbers are its ranks.
+    pub(super) tasks_are_ranks: bool,
     /// The values of `RANK` that lines without a rank of their own print, and the ranks of a world that they claim.
     pub(super) printed: BTreeSet<u32>,
     /// The processes that DeepSpeed's launchers have started.
@@ -70,6 +73,9 @@ pub(super) enum Numbers {
 /// `3: text`, as `srun --label` writes, and `[3] text`.
 static LABEL: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"^\s*(?:(\d{1,5}): ?|\[(\d{1,9})\](?: |$))").ok());
+/// What torchrun's agent says of the ranks that it starts.
+static GLOBAL_RANKS: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r"\sglobal_ranks=\[([\d, ]+)\]").ok());
 /// The id of a process.
 static PID: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"\b(?i:pid)[=: ] ?(\d+)\b").ok());
@@ -139,6 +145,13 @@ impl Survey {
         }
         self.deepspeed_launch
             .read(origin.writer.unwrap_or_default(), raw);
+        if let Some(ranks) = GLOBAL_RANKS
+            .as_ref()
+            .filter(|_| raw.contains(" global_ranks="))
+            .and_then(|line| line.captures(raw))
+        {
+            self.locals.extend((0..).zip(ranks_of_list(&ranks[1])));
+        }
         if raw.contains("RANK") {
             let mut environment = Environment::default();
             environment.read(raw);

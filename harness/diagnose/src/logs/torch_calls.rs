@@ -28,6 +28,13 @@ pub(super) const CALLS: &[&str] = &[
 /// Returns the call of `torch.distributed` that a frame in this function of `distributed_c10d.py` shows: its name, and how it concerns
 /// other ranks; `None` if the function is no such call.
 pub(super) fn call_of(function: &str) -> Option<(String, Nature)> {
+    let function = match function {
+        // As MPI and CANN write them.
+        "allgather" => "all_gather",
+        "allreduce" => "all_reduce",
+        "alltoall" => "all_to_all",
+        other => other,
+    };
     let nature = match function {
         "destroy_process_group" => Nature::Destroy,
         // SGLang's own broadcast of requests.

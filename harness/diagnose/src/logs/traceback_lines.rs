@@ -12,8 +12,11 @@ pub(super) struct TracebackLines {
     may_begin: bool,
 }
 
-/// What stands in the first line of the stack that TensorRT-LLM's detector of hangs writes, at its end.
-pub(super) const STACK: &str = " stack trace:";
+/// Returns true if a line is the first of a stack with the outermost frame first, as TensorRT-LLM's detector of hangs writes it.
+pub(super) fn begins_stack(text: &str) -> bool {
+    let is_thread = || text.starts_with("Thread ") && text.ends_with(" (most recent call last):");
+    text.ends_with(" stack trace:") || is_thread()
+}
 
 /// What stands in the first line, at its end.
 pub(super) const FIRST: &str = "Traceback (most recent call last):";
@@ -26,7 +29,7 @@ impl TracebackLines {
             || line.process.is_some()
             || line.local_rank.is_some();
         if has_headers {
-            let is_first = line.text.ends_with(FIRST) || line.text.ends_with(STACK);
+            let is_first = line.text.ends_with(FIRST) || begins_stack(&line.text);
             let is_signed = line.rank.is_some() || line.process.is_some();
             let is_announced = line.text.ends_with(':') && announces_error(&line.text);
             self.may_begin = (line.is_error || is_announced) && !is_first;

@@ -105,6 +105,13 @@ impl Watchdog {
         works.any(|works| works.timed_out.is_some())
     }
 
+    /// Returns true if a message to or from another rank timed out.
+    pub(super) fn waits_for_message(&self) -> bool {
+        let works = self.groups.values();
+        let mut ops = works.filter_map(|works| works.timed_out.as_ref()?.op.as_deref());
+        ops.any(|op| op.contains("SEND") || op.contains("RECV"))
+    }
+
     /// Ends the reading: a work whose group no line names belongs to the world if no other group is named.
     pub(super) fn close(&mut self) {
         if let (true, Some(work)) = (self.groups.is_empty(), self.pending.take()) {

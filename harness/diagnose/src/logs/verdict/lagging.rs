@@ -36,10 +36,52 @@ impl Rules<'_> {
     }
 }
 
+impl Rules<'_> {
+    /// Finds the few ranks that the analyzer of flight recorders says have called something else. It compares each rank with the first of
+    /// the group, so that all others would be named if that one differed.
+    pub(super) fn mismatched(&self) -> Option<Diagnosis> {
+        let lines = &self.job.lines.lagging_ranks;
+        let line = lines.mismatched.values().next()?.clone();
+        let culprits: Vec<Rank> = lines.mismatched.keys().copied().map(Rank).collect();
+        if culprits.len() * 2 >= lines.compared.max(self.job.least_size() as usize) {
+            return None;
+        }
+        let summary = format!(
+            "{} {} another collective than the rest, or other arguments",
+            named(&culprits),
+            verb(&culprits, "has", "have")
+        );
+        let facts = vec![format!("torch reports: {line}")];
+        let (kind, confidence) = (HangKind::CollectiveMismatch, Confidence::Likely);
+        Some(self.diagnosis(kind, confidence, culprits, summary, facts))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::HangKind;
     use crate::logs::verdict::said;
+
+    #[test]
+    fn a_rank_that_the_analysis_of_dumps_names_has_called_something_else() {
+        let analysis = |culprits: &str| {
+            format!(
+                "[rank0]: step 1\nCollective sequence number: 3 has errors\nexpected ranks: {{0, 1, 2, 3}}\nerror msg: {culprits}\n"
+            )
+        };
+        let culprit = |rank: u32| {
+            format!(
+                "Culprit rank {rank}; Error type: COLLECTIVE_DTYPE_MISMATCH, Expected dtypes: '{{'Float'}}'"
+            )
+        };
+        assert_eq!(
+            said(&analysis(&culprit(2))),
+            (HangKind::CollectiveMismatch, vec![2])
+        );
+        // The first differs.
+        let all = [culprit(1), culprit(2), culprit(3)].join(", ");
+        assert_eq!(said(&analysis(&all)), (HangKind::Unknown, vec![]));
+    }
 
     #[test]
     fn a_rank_that_a_desync_report_names_is_behind() {

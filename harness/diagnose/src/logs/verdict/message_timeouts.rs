@@ -33,12 +33,18 @@ impl Rules<'_> {
         if victims.len() < LEAST || !is_free {
             return None;
         }
+        let mut all = victims.iter().map(|rank| &self.job.ranks[&rank.0].log);
+        let is_of_collective = all.all(|log| log.message_timeouts.is_of_collective);
+        let (kind, what) = match is_of_collective {
+            true => (HangKind::Behind, "collectives"),
+            false => (HangKind::MessageUnmatched, "messages"),
+        };
         let summary = format!(
-            "messages of {} with rank {peer} have timed out, which has written no error",
+            "{what} of {} with rank {peer} have timed out, which has written no error",
             named(&victims)
         );
-        let facts = vec![format!("all messages that timed out are with rank {peer}")];
-        let (kind, confidence) = (HangKind::MessageUnmatched, Confidence::Likely);
+        let facts = vec![format!("all {what} that timed out wait for rank {peer}")];
+        let confidence = Confidence::Likely;
         let found = self.diagnosis(kind, confidence, vec![Rank(peer)], summary, facts);
         Some(Diagnosis { victims, ..found })
     }

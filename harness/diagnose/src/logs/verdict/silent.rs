@@ -84,10 +84,17 @@ impl Rules<'_> {
                 let place = format!("work {work} of group {WORLD}");
                 (place.clone(), place)
             }
-            (None, 1) => (
-                "a collective of its groups".to_owned(),
-                "collectives of smaller groups".to_owned(),
-            ),
+            // The peer of a message may be any rank, and wait elsewhere itself.
+            (None, 1)
+                if !waiting
+                    .iter()
+                    .any(|(_, logged)| logged.log.watchdog.waits_for_message()) =>
+            {
+                (
+                    "a collective of its groups".to_owned(),
+                    "collectives of smaller groups".to_owned(),
+                )
+            }
             _ => return None,
         };
         let victims: Vec<Rank> = waiting.iter().map(|(rank, _)| Rank(**rank)).collect();

@@ -15,8 +15,8 @@ use crate::watch::trace::call_trace::CallTrace;
 use crate::watch::trace::own_wait::OwnWait;
 use crate::watch::waits::below::Below;
 use crate::watch::waits::late_rank::{
-    SHORTEST_LIMIT, awaits_news, fact_of, has_left_a_request, is_silent, late_verdict, own_wait,
-    processor_ticks, sleep_of, without_waiting_for_answers,
+    SHORTEST_LIMIT, awaits_news, fact_of, has_left_a_request, is_silent, late_verdict,
+    may_wait_for_device, own_wait, processor_ticks, sleep_of, without_waiting_for_answers,
 };
 use crate::watch::waits::patiences::{IDLE_PATIENCES, LateRank, WAITING_PATIENCES};
 use allranks_diagnose::{HangEvidence, diagnose};
@@ -335,6 +335,11 @@ impl WorldDetector {
         }
         // Nothing is known of a rank that is not on this host.
         if blamed.is_empty() || blamed.len() < verdict.culprits.len() {
+            return None;
+        }
+        // A call that waits for a device may keep the interpreter from answering: then the others may be the ones that are late.
+        let may_wait = |(_, process): &&(Rank, &RankProcess)| may_wait_for_device(process);
+        if blamed.iter().filter(may_wait).count() * 2 >= evidence.ranks.len() {
             return None;
         }
         let busy = without_waiting_for_answers(blamed);

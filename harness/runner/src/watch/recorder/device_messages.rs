@@ -126,10 +126,14 @@ pub fn first_waited(call_trace: &CallTrace) -> BTreeMap<i64, (f64, Inside)> {
         let Some(mut inside) = wait_for(message, call_trace) else {
             continue;
         };
+        // The stream waits for `recv` by itself, and for the work of `irecv` where the program has waited for that.
+        let by_itself = inside.entry.stream.filter(|_| !inside.entry.async_op);
         let waited = call_trace.waited.iter();
         let mut waited = waited.filter(|waited| waited.0 == inside.entry.id);
-        let Some(Waited(_, since, Some(stream))) = waited.next().copied() else {
-            continue;
+        let (since, stream) = match (by_itself, waited.next().copied()) {
+            (Some(stream), _) => (message.time(), stream),
+            (None, Some(Waited(_, since, Some(stream)))) => (since, stream),
+            (None, _) => continue,
         };
         if let Some(own) = &call_trace.own {
             inside.entry.at.clone_from(&own.at);

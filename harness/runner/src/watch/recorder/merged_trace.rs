@@ -56,17 +56,29 @@ pub fn merge(call_trace: &CallTrace, distrusted: &BTreeSet<String>) -> CallTrace
             ))
         })
         .collect();
-    // Nor has it come to the messages of later batches.
+    // Nor has it come to the messages of later batches, and those that were issued on a stream that waits for it.
     let behind: BTreeSet<u64> = (batches.keys())
         .flat_map(|key| device_messages::behind_batch(call_trace, key))
         .collect();
-    for (_, entry) in &mut timed {
-        entry.is_issued &= !behind.contains(&entry.id);
-    }
-    let messages = Blockers {
-        batches,
-        waited: device_messages::first_waited(call_trace),
+    let waited = device_messages::first_waited(call_trace);
+    let comes_later = |entry: &Entry| {
+        let first = entry.stream.and_then(|stream| waited.get(&stream));
+        let is_message = matches!(entry.call, Call::Message { .. });
+        is_message && first.is_some_and(|(since, _)| entry.t.is_some_and(|t| t > *since))
     };
+    for (_, entry) in &mut timed {
+        entry.is_issued &= !behind.contains(&entry.id) && !comes_later(entry);
+    }
+    let mut blockers = Blockers {
+        batches,
+        waited,
+        collectives: BTreeMap::new(),
+    };
+    if tells_ends {
+        for (key, ops) in issued.iter().filter(|(key, _)| is_recorded(key)) {
+            blockers.add(call_trace, key, ops);
+        }
+    }
     let mut under_way: Vec<UnderWay<'_>> = Vec::new();
     let mut id = IDS;
     for (key, ops) in issued.iter().filter(|(key, _)| is_recorded(key)) {
@@ -74,9 +86,9 @@ pub fn merge(call_trace: &CallTrace, distrusted: &BTreeSet<String>) -> CallTrace
         for one in ops {
             id += 1;
             let mut entry = entry_of(one, id, ops, caller_of(one, &traced));
-            // The device has not come to what was issued after a message that is under way.
-            let before = messages.before(one, entry.stream);
-            entry.is_issued = before.is_none();
+            // The device has not come to what was issued after a message that is under way, or on the same stream after a collective.
+            let before = blockers.before(one, entry.stream);
+            entry.is_issued = before.is_none() && !blockers.is_behind_collective(one, entry.stream);
             if tells_ends && !one.is_over {
                 under_way.push(UnderWay {
                     one,
@@ -111,15 +123,39 @@ struct UnderWay<'a> {
     before: Option<Inside>,
 }
 
-/// The messages under way that the device carries out before what is issued later.
+/// The messages and collectives under way that the device carries out before what is issued later.
 struct Blockers<'a> {
     /// By group, the first one of a batch: a group has one order of batches and collectives.
     batches: BTreeMap<&'a str, Inside>,
     /// By stream, the first one that the stream waits for, and since when.
     waited: BTreeMap<i64, (f64, Inside)>,
+    /// By stream, the group of the first collective that the stream waits for, and since when.
+    collectives: BTreeMap<i64, (f64, &'a str)>,
 }
 
-impl Blockers<'_> {
+impl<'a> Blockers<'a> {
+    /// Adds the first collective of a group that is under way, if the program has had the stream on which it was issued wait for it.
+    fn add(&mut self, call_trace: &CallTrace, key: &'a str, ops: &'a [Issued]) {
+        let traced = traced_in(call_trace, key);
+        let mut under_way = ops.iter().filter(|one| !one.is_over);
+        let found = under_way.find_map(|one| {
+            let caller = caller_of(one, &traced).filter(|caller| !caller.async_op)?;
+            Some((caller.stream?, one.time))
+        });
+        if let Some((stream, time)) = found {
+            let first = self.collectives.entry(stream).or_insert((time, key));
+            if time < first.0 {
+                *first = (time, key);
+            }
+        }
+    }
+
+    /// Returns true if a collective, which was issued on this stream, comes after one of another group for which the stream waits.
+    fn is_behind_collective(&self, one: &Issued, stream: Option<i64>) -> bool {
+        let first = stream.and_then(|stream| self.collectives.get(&stream));
+        first.is_some_and(|(since, key)| one.time > *since && one.key != *key)
+    }
+
     /// Returns the message that is carried out before a collective, which was issued on this stream; none if none is known.
     fn before(&self, one: &Issued, stream: Option<i64>) -> Option<&Inside> {
         let batch = self.batches.get(one.key.as_str());
@@ -216,6 +252,7 @@ fn entry_of(one: &Issued, id: u64, ops: &[Issued], caller: Option<&Entry>) -> En
         dropped: false,
         is_issued: true,
         stream: caller.and_then(|caller| caller.stream),
+        async_op: caller.is_some_and(|caller| caller.async_op),
         thread: caller.and_then(|caller| caller.thread),
         call: Call::Collective {
             group: one.key.clone(),

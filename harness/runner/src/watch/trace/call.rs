@@ -27,9 +27,12 @@ pub struct Entry {
     /// When it ended, in seconds since 1970; none if it has not.
     #[serde(default)]
     pub end: Option<f64>,
-    /// The stream of the device on which a collective was issued; none if it is not known.
+    /// The stream of the device on which a collective or message was issued; none if it is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stream: Option<i64>,
+    /// True for a collective or message for which that stream does not wait by itself.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub async_op: bool,
     /// The error that it raised; none if it returned or has not ended.
     #[serde(default)]
     pub raised: Option<String>,

@@ -126,6 +126,17 @@ pub fn is_silent(process: &RankProcess) -> bool {
     call_trace.is_some_and(|call_trace| call_trace.silence() > SHORTEST_LIMIT)
 }
 
+/// Returns true if the interpreter has had no heartbeat for [`SHORTEST_LIMIT`], and the rank uses a device: `torch.full_like(x, y)`
+/// waits for `y` without letting other threads run.
+pub fn may_wait_for_device(process: &RankProcess) -> bool {
+    let traced = process.traced.as_ref().or(process.call_trace.as_ref());
+    let uses_device = traced.is_some_and(|call_trace| {
+        let mut entries = call_trace.entries.iter();
+        entries.any(|entry| entry.stream.is_some())
+    });
+    is_silent(process) && uses_device
+}
+
 /// Returns the verdict on ranks that have been late for too long, with advice for what they are in.
 pub fn behind(verdict: Diagnosis, waits: &[OwnWait]) -> Diagnosis {
     let advice = |wait: &OwnWait| {
