@@ -152,7 +152,7 @@ def entry_of_collective(trace: CallTrace, module: Any, name: str, arguments: Arg
 
 
 def note_stream(entry: Entry, is_async: bool) -> None:
-    """Notes the stream on which a call is issued, and whether that does not wait for it before what is issued there next."""
+    """Notes the stream on which a call is issued, and whether that stream goes on without waiting for it."""
     stream = current_stream()
     if stream is not None:
         entry["stream"] = stream
