@@ -560,7 +560,7 @@ print(sorted(set(sys.modules) - before))
             stream.stream_id = 0
             work.wait()
         written = self.read()
-        self.assertEqual(written["entries"][0]["stream"], 7)
+        self.assertEqual((written["entries"][0]["stream"], written["entries"][0]["async_op"]), (7, True))
         self.assertEqual([stream for _, _, stream in written["waited"]], [0])
 
     def test_a_work_that_is_looked_at_again_and_again_is_waited_for(self):

@@ -296,6 +296,17 @@ mod tests {
     }
 
     #[test]
+    fn a_stream_waits_by_itself_for_a_message_that_is_not_asynchronous() {
+        let messages = [("recv 1<-0", true), ("recv 1<-0", false)];
+        let mut call_trace = trace(&messages, "");
+        call_trace.entries[1].stream = Some(7);
+        let since = |call_trace: &CallTrace| first_waited(call_trace).get(&7).map(|found| found.0);
+        assert_eq!(since(&call_trace), Some(2.5));
+        call_trace.entries[1].async_op = true;
+        assert_eq!(since(&call_trace), None);
+    }
+
+    #[test]
     fn a_dump_in_which_no_message_ends_says_nothing() {
         let call_trace = trace(&[("recv 1<-0", false), ("recv 1<-0", false)], "torch");
         assert!(awaited(&call_trace).is_none());

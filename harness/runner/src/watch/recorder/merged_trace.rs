@@ -9,6 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::device_messages;
+use super::device_order::DeviceOrder;
 use super::issued::{Issued, caller_of, collective, has_root_of, is_alone, issued, traced_in};
 use super::trust::{UNRECORDED, captured, tells_ends};
 use crate::watch::trace::call::{Call, Entry, Inside};
@@ -47,48 +48,20 @@ pub fn merge(call_trace: &CallTrace, distrusted: &BTreeSet<String>) -> CallTrace
             timed.push((now, raised));
         }
     }
-    let groups: BTreeSet<&String> = call_trace.groups.keys().chain(issued.keys()).collect();
-    let batches: BTreeMap<&str, Inside> = (groups.into_iter())
-        .filter_map(|key| {
-            Some((
-                key.as_str(),
-                device_messages::first_of_batches(call_trace, key)?,
-            ))
-        })
-        .collect();
-    // Nor has it come to the messages of later batches, and those that were issued on a stream that waits for it.
-    let behind: BTreeSet<u64> = (batches.keys())
-        .flat_map(|key| device_messages::behind_batch(call_trace, key))
-        .collect();
-    let waited = device_messages::first_waited(call_trace);
-    let comes_later = |entry: &Entry| {
-        let first = entry.stream.and_then(|stream| waited.get(&stream));
-        let is_message = matches!(entry.call, Call::Message { .. });
-        is_message && first.is_some_and(|(since, _)| entry.t.is_some_and(|t| t > *since))
-    };
+    let recorded = || issued.iter().filter(|(key, _)| is_recorded(key));
+    let order = DeviceOrder::of(call_trace, recorded().filter(|_| tells_ends));
     for (_, entry) in &mut timed {
-        entry.is_issued &= !behind.contains(&entry.id) && !comes_later(entry);
-    }
-    let mut blockers = Blockers {
-        batches,
-        waited,
-        collectives: BTreeMap::new(),
-    };
-    if tells_ends {
-        for (key, ops) in issued.iter().filter(|(key, _)| is_recorded(key)) {
-            blockers.add(call_trace, key, ops);
-        }
+        entry.is_issued &= !order.comes_after_message(entry);
     }
     let mut under_way: Vec<UnderWay<'_>> = Vec::new();
     let mut id = IDS;
-    for (key, ops) in issued.iter().filter(|(key, _)| is_recorded(key)) {
+    for (key, ops) in recorded() {
         let traced = traced_in(call_trace, key);
         for one in ops {
             id += 1;
             let mut entry = entry_of(one, id, ops, caller_of(one, &traced));
-            // The device has not come to what was issued after a message that is under way, or on the same stream after a collective.
-            let before = blockers.before(one, entry.stream);
-            entry.is_issued = before.is_none() && !blockers.is_behind_collective(one, entry.stream);
+            let before = order.message_before(one, entry.stream);
+            entry.is_issued = before.is_none() && !order.comes_after_collective(one, entry.stream);
             if tells_ends && !one.is_over {
                 under_way.push(UnderWay {
                     one,
@@ -121,50 +94,6 @@ struct UnderWay<'a> {
     one: &'a Issued,
     entry: Entry,
     before: Option<Inside>,
-}
-
-/// The messages and collectives under way that the device carries out before what is issued later.
-struct Blockers<'a> {
-    /// By group, the first one of a batch: a group has one order of batches and collectives.
-    batches: BTreeMap<&'a str, Inside>,
-    /// By stream, the first one that the stream waits for, and since when.
-    waited: BTreeMap<i64, (f64, Inside)>,
-    /// By stream, the group of the first collective that the stream waits for, and since when.
-    collectives: BTreeMap<i64, (f64, &'a str)>,
-}
-
-impl<'a> Blockers<'a> {
-    /// Adds the first collective of a group that is under way, if the program has had the stream on which it was issued wait for it.
-    fn add(&mut self, call_trace: &CallTrace, key: &'a str, ops: &'a [Issued]) {
-        let traced = traced_in(call_trace, key);
-        let mut under_way = ops.iter().filter(|one| !one.is_over);
-        let found = under_way.find_map(|one| {
-            let caller = caller_of(one, &traced).filter(|caller| !caller.async_op)?;
-            Some((caller.stream?, one.time))
-        });
-        if let Some((stream, time)) = found {
-            let first = self.collectives.entry(stream).or_insert((time, key));
-            if time < first.0 {
-                *first = (time, key);
-            }
-        }
-    }
-
-    /// Returns true if a collective, which was issued on this stream, comes after one of another group for which the stream waits.
-    fn is_behind_collective(&self, one: &Issued, stream: Option<i64>) -> bool {
-        let first = stream.and_then(|stream| self.collectives.get(&stream));
-        first.is_some_and(|(since, key)| one.time > *since && one.key != *key)
-    }
-
-    /// Returns the message that is carried out before a collective, which was issued on this stream; none if none is known.
-    fn before(&self, one: &Issued, stream: Option<i64>) -> Option<&Inside> {
-        let batch = self.batches.get(one.key.as_str());
-        let waited = stream.and_then(|stream| self.waited.get(&stream));
-        let waited = waited.filter(|(since, _)| one.time > *since);
-        batch
-            .filter(|first| one.time > first.since)
-            .or(waited.map(|(_, message)| message))
-    }
 }
 
 /// Returns the call trace of a rank whose dump cannot be read, for comparison with those of others: in these groups its collectives
