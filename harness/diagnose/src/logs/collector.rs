@@ -25,6 +25,8 @@ pub(super) enum Collector {
     Loki,
     /// `2025-05-19T14:00:03.001Z job/algo-3 `, of `aws logs tail`.
     Stream,
+    /// `INFO`, the time, `workerpool1-0` and a trial, each with a tab behind it, of `gcloud ai custom-jobs stream-logs`.
+    Vertex,
     /// `trainer-1-1  | `, of `docker compose`.
     Container,
     /// `node-12: `, of `pdsh` and of launchers.
@@ -59,6 +61,11 @@ static STREAM: LazyLock<Option<Regex>> = LazyLock::new(|| {
         r"^\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:?\d\d) (?P<writer>[A-Za-z][\w.-]*(?:/[\w.-]+)+) ",
     )
 });
+static VERTEX: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    pattern(
+        r"^[A-Z]+\t\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?: [+-]\d{4})?\t(?P<writer>[\w-]+)\t(?:\w*\t)?",
+    )
+});
 static CONTAINER: LazyLock<Option<Regex>> =
     LazyLock::new(|| pattern(r"^(?P<writer>[A-Za-z][\w.-]*\d[\w.-]*) +\| ?"));
 static HOST: LazyLock<Option<Regex>> =
@@ -72,6 +79,7 @@ const ALL: &[Collector] = &[
     Collector::Pod,
     Collector::Loki,
     Collector::Stream,
+    Collector::Vertex,
     Collector::Stern,
     Collector::Container,
     Collector::HostAndRank,
@@ -130,6 +138,7 @@ impl Collector {
             Self::Pod => &POD,
             Self::Loki => &LOKI,
             Self::Stream => &STREAM,
+            Self::Vertex => &VERTEX,
             Self::Stern => &STERN,
             Self::Container => &CONTAINER,
             Self::Host => &HOST,
@@ -199,6 +208,13 @@ mod tests {
                 "2025-05-19T14:00:03.001Z algo-3/training-0519 a",
                 "2025-05-19T14:00:04.001Z algo-3/training-0519 a",
                 Some("algo-3/training-0519"),
+                None,
+            ),
+            (
+                Collector::Vertex,
+                "INFO\t2025-03-27 15:02:33 +0000\tworkerpool1-0\t\ta",
+                "INFO\t2025-03-27 15:02:34 +0000\tworkerpool1-1\t\ta",
+                Some("workerpool1-0"),
                 None,
             ),
             (

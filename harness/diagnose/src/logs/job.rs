@@ -12,6 +12,7 @@ use super::launcher::{ending, is_killed_by_signal};
 use super::logged::{Logged, Step, logged};
 use super::moment::Moment;
 use super::owner;
+use super::phase::Nature;
 use super::rank_log::RankLog;
 use super::recorder_dump::Dump;
 use super::source::{LogError, Source};
@@ -130,6 +131,7 @@ impl Job {
                 || !log.errors.is_empty()
                 || !log.watchdog.groups.is_empty()
                 || log.message_timeouts.peer.is_some()
+                || log.debugger.is_some()
                 || !log.collective_trace.calls.is_empty()
                 || log.is_finished
         };
@@ -171,7 +173,21 @@ impl Job {
     pub(super) fn has_ended_well(&self) -> bool {
         let exits = &self.lines.launcher.exits;
         let mut all = 0..self.least_size();
-        !exits.is_empty() && all.all(|rank| exits.get(&rank) == Some(&0))
+        // One may be held up in its teardown, or at the end of its process.
+        let is_in_teardown = |logged: &Logged| {
+            let step = logged.step();
+            logged.log.has_call_stack || step.is_some_and(|step| step.nature == Nature::Destroy)
+        };
+        let says_so = |logged: &Logged| {
+            let log = &logged.log;
+            let is_over = log.is_finished && log.step.is_none() && !logged.gave_up();
+            is_over && !is_in_teardown(logged)
+        };
+        let all_say_so = || {
+            let is_whole = self.absent().is_empty() && !self.stray.has_call_stack;
+            is_whole && self.ranks.len() > 1 && self.ranks.values().all(says_so)
+        };
+        (!exits.is_empty() && all.all(|rank| exits.get(&rank) == Some(&0))) || all_say_so()
     }
 
     /// Describes how a rank's process ended, if [`is_killed_by_signal`], or if it failed without an error in its log;

@@ -68,6 +68,8 @@ static HEADER: LazyLock<Option<Regex>> = LazyLock::new(|| {
         r"|\[?\d\d:\d\d:\d\d(?:[.,]\d+)?\]?",
         r"|\[?(?P<epoch>1\d{9}(?:\.\d+)?)\]?:?",
         r"|\[default(?P<local>\d+)\]:",
+        // The device of a rank, as torch's tutorials print it.
+        r"|\[(?:gpu|GPU)[ _:]?(?P<gpu>\d+)\]:?",
         // `[rank 3]`, `[Rank: 3]`, `[rank 3/8]`, `[rank=3 world=8]`.
         r"|\[(?i:rank)[ _:=]*(?P<rank>\d+)(?: ?/ ?\d+|,? world(?:_size)?[=: ]\d+)?\]:?",
         r"|\[(?:proc|process) (?P<proc>\d+)/\d+\]:?",
@@ -259,7 +261,7 @@ impl<'a> LogLine<'a> {
         if let (None, Some(engine)) = (tensor, text("engine").or(text("mesh"))) {
             self.process = Some(engine.trim_start().to_owned());
         }
-        self.local_rank = number("local").or(self.local_rank);
+        self.local_rank = number("local").or(number("gpu")).or(self.local_rank);
         if let Some(pid) = text("pid") {
             self.process = Some(match text("ip") {
                 Some(ip) => format!("{pid}@{ip}"),
@@ -364,7 +366,7 @@ pub(super) fn parts(raw: &str) -> impl Iterator<Item = &str> {
 /// Returns true if a line may begin with a rank or a process; a look that costs less than taking it apart.
 pub(super) fn may_name_a_rank(raw: &str) -> bool {
     const SIGNS: &[&str] = &[
-        "ank", "ANK", "[r", "[proc", "[default", " pid=", "]<std", " TP", "_TP",
+        "ank", "ANK", "[r", "[proc", "[gpu", "[GPU", "[default", " pid=", "]<std", " TP", "_TP",
     ];
     SIGNS.iter().any(|sign| raw.contains(sign))
 }
@@ -403,6 +405,8 @@ mod tests {
                 "ValueError: x",
             ),
             ("[default3]:Before x", None, Some(3), "Before x"),
+            ("[GPU3] Before x", None, Some(3), "Before x"),
+            ("[proc 3/4] Before x", Some(3), None, "Before x"),
             ("rank 2: Before x", Some(2), None, "Before x"),
             ("[rank 2/8] Before x", Some(2), None, "Before x"),
             ("[rank=2 world=8] Before x", Some(2), None, "Before x"),

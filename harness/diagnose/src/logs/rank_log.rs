@@ -58,6 +58,8 @@ pub(super) struct RankLog {
     pub(super) step: Option<String>,
     /// Whether it says that it has finished what it was started for.
     pub(super) is_finished: bool,
+    /// The line of a debugger that waits for commands, if nothing shows that it went on.
+    pub(super) debugger: Option<String>,
     /// Whether it says that it has found a hang.
     pub(super) has_found_hang: bool,
     /// Whether a stack that was printed shows where it is.
@@ -103,6 +105,9 @@ static STEP: LazyLock<Option<Regex>> = LazyLock::new(|| {
     )
     .ok()
 });
+/// Where a debugger has stopped: `> /home/u/train.py(96)train_one_epoch()`.
+static PLACE: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r"^> \S+\.py\(\d+\)\S+\(\)").ok());
 /// What a rank says when it is about to end.
 static ENDING: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(
@@ -112,7 +117,7 @@ static ENDING: LazyLock<Option<Regex>> = LazyLock::new(|| {
 });
 static FINISHED: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(
-        r"(?i)(?:^\W*|[,;] )(?:training|finetuning|fine-tuning|job|run|evaluation|everything|all)(?: is| has| was)? ?(?:done|complete[d]?|finished|over)\b|\bexit(?:ed)?(?: with)?[ _]?(?:code|status)[=: ]+0\b|^(?:finished |ended |done |exit(?:ed|ing)? )(?:with )?(?:exit )?(?:code|status)[=: ] ?0\W*$|^\W*(?:process |rank |worker )?(?:exit|exited|finished)(?:,? exit| 0| cleanly| normally)?\W*$|\b(?:main\(\) returned|returning from main\(\))|\b(?:returned|finished|done|over|exiting),? bye\W*$|\ball (?:\d+ )?(?:epochs|steps|iterations) (?:are )?(?:done|finished|completed?)\b|,? exit(?:ed)? 0\W*$|\(status 0\)|^\W*done after \d+ (?:iters|iterations|steps|epochs)\b|\bclosed cleanly\b|Trainer\.fit` stopped|Application startup complete|ready to roll",
+        r"(?i)(?:^\W*|[,;] )(?:training|finetuning|fine-tuning|job|run|evaluation|everything|all)(?: is| has| was)? ?(?:done|complete[d]?|finished|over)\b|\bexit(?:ed)?(?: with)?[ _]?(?:code|status)[=: ]+0\b|^(?:finished |ended |done |exit(?:ed|ing)? )(?:with )?(?:exit )?(?:code|status)[=: ] ?0\W*$|^\W*(?:process |rank |worker )?(?:\d+ )?(?:exit|exited|finished)(?:,? exit| 0| cleanly| normally)?\W*$|\b(?:main\(\) returned|returning from main\(\))|\b(?:returned|finished|done|over|exiting),? bye\W*$|\ball (?:\d+ )?(?:epochs|steps|iterations) (?:are )?(?:done|finished|completed?)\b|,? exit(?:ed)? 0\W*$|\(status 0\)|^\W*done after \d+ (?:iters|iterations|steps|epochs)\b|^\W*done, \w|\breached max[_ ]?(?:steps|epochs|iters|iterations)\b|\breturned, (?:.*, )?exiting\b|\bclosed cleanly\b|Trainer\.fit` stopped|Application startup complete|ready to roll",
     )
     .ok()
 });
@@ -121,6 +126,15 @@ static FINISHED: LazyLock<Option<Regex>> = LazyLock::new(|| {
 fn tells_of_end(text: &str) -> bool {
     let ending = ENDING.as_ref();
     ending.is_some_and(|ending| ending.is_match(text))
+}
+
+/// Returns true if a debugger has written a line, `> train.py(96)step()` or its prompt, and waits for commands.
+pub(super) fn is_of_debugger(text: &str) -> bool {
+    if text.starts_with("(Pdb") || text.starts_with("ipdb>") {
+        return true;
+    }
+    let is_place = || PLACE.as_ref().is_some_and(|place| place.is_match(text));
+    text.starts_with("> ") && is_place()
 }
 
 impl RankLog {
@@ -141,6 +155,10 @@ impl RankLog {
         self.group_members.read(text);
         self.message_timeouts.read(text);
         self.group_creations.read(text);
+        if is_of_debugger(text) {
+            self.debugger = Some(text.trim().to_owned());
+            return false;
+        }
         if let Some(node) = own_node(text) {
             self.node = Some(node.to_owned());
         }
@@ -293,6 +311,7 @@ impl RankLog {
     /// Drops errors that the rank has caught, since it makes another step. What ends a process stays: a buffer may hold the lines
     /// of earlier steps until then.
     fn go_on(&mut self) {
+        self.debugger = None;
         self.message_timeouts = MessageTimeouts::default();
         let before = self.errors.len();
         self.errors.retain(|error| error.is_fatal);
@@ -411,6 +430,7 @@ impl RankLog {
         }
         self.has_call_stack |= other.has_call_stack;
         self.has_found_hang |= other.has_found_hang;
+        self.debugger = self.debugger.take().or(other.debugger);
         self.is_cut |= other.is_cut;
         self.is_torn |= other.is_torn;
     }

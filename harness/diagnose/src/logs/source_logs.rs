@@ -11,7 +11,7 @@ use super::job_lines::JobLines;
 use super::line::{LogLine, RANKS, parts};
 use super::phase::Mark;
 use super::process_lines::ProcessLines;
-use super::rank_log::RankLog;
+use super::rank_log::{RankLog, is_of_debugger};
 use super::restart::{Kept, Restart};
 use super::source::Source;
 use super::srun::tasks_end;
@@ -34,6 +34,8 @@ pub(super) struct SourceLogs {
     /// The calls that stacks show, by the number within the host.
     pub(super) locals: Vec<(u32, Mark)>,
     restart: Restart,
+    /// The rank that wrote the last line that belongs to one.
+    last_writer: Option<u32>,
     /// The workers that had died before a launcher said that a start of the job has failed.
     earlier_dead: ProcessLines,
 }
@@ -180,8 +182,10 @@ impl SourceLogs {
                 line.rank.or(local).or(owner)
             }
         };
-        match rank.filter(|rank| *rank < RANKS) {
+        let of_debugger = || self.last_writer.filter(|_| is_of_debugger(text));
+        match rank.filter(|rank| *rank < RANKS).or_else(of_debugger) {
             Some(rank) => {
+                self.last_writer = Some(rank);
                 let is_step = self.rank_logs.entry(rank).or_default().read(line);
                 if is_step {
                     self.restart.step();

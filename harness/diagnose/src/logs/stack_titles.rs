@@ -33,6 +33,9 @@ pub(super) fn titled_rank(text: &str) -> Option<u32> {
     if let Some(rank) = rank_of_command(text) {
         return Some(rank);
     }
+    if let Some(rank) = text.strip_prefix("RANK=") {
+        return rank.parse().ok();
+    }
     if !text.starts_with(['=', '#', '*', '-']) {
         return None;
     }
@@ -78,6 +81,8 @@ mod tests {
             ("=== py-spy dump of rank 3, pid 77 ===", Some(3)),
             ("--- rank 0 (pid 7120) ---", Some(0)),
             ("# RANK=1", Some(1)),
+            ("RANK=1", Some(1)),
+            ("RANK=1 WORLD_SIZE=4", None),
             ("$ py-spy dump --pid 8811   # rank 1", Some(1)),
             (
                 "u@n1:~$ sudo py-spy dump --pid 8811 # rank 2, stuck",

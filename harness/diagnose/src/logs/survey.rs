@@ -83,7 +83,14 @@ static PID: LazyLock<Option<Regex>> =
 const LABELS: usize = 5;
 const SHARE: usize = 85;
 /// What lines of a launcher itself begin with, between those of its ranks.
-const LAUNCHERS: &[&str] = &["srun:", "slurmstepd:", "salloc:", "mpirun:", "mpiexec:"];
+const LAUNCHERS: &[&str] = &[
+    "srun:",
+    "slurmstepd:",
+    "salloc:",
+    "mpirun:",
+    "mpiexec:",
+    "$ ",
+];
 /// Lines that are looked at for that.
 const LOOK: usize = 200;
 

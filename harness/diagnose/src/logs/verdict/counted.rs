@@ -67,7 +67,7 @@ impl Rules<'_> {
             }
             true if has_left_out => {
                 facts.push(format!(
-                    "{} timed out in a collective of the world: every rank must call new_group, its members or not",
+                    "{} waits in a collective of the world: every rank must call new_group, its members or not",
                     named(&missing)
                 ));
                 HangKind::GroupSkipped
@@ -129,6 +129,11 @@ impl Rules<'_> {
     /// Returns true if a rank timed out in a collective of the whole world, and so is past what it has not come to.
     fn has_gone_on(&self, rank: Rank) -> bool {
         let logged = self.job.ranks.get(&rank.0);
-        logged.and_then(Logged::timed_out_work).is_some()
+        let is_in_collective = |logged: &Logged| {
+            let step = logged.step();
+            let is_one = step.is_some_and(|step| matches!(step.nature, Nature::Collective(_)));
+            logged.log.has_call_stack && is_one
+        };
+        logged.is_some_and(|logged| logged.timed_out_work().is_some() || is_in_collective(logged))
     }
 }

@@ -5,6 +5,7 @@ mod by_rules;
 mod claims;
 mod compared;
 mod counted;
+mod debugger;
 mod evicted;
 mod failure_table;
 mod group_creations;
@@ -53,6 +54,7 @@ pub(super) fn verdict(job: &Job) -> Option<Diagnosis> {
     let by_rules = diagnose(&evidence);
     let found = rules
         .stopped_processes()
+        .or_else(|| rules.at_debugger())
         .or_else(|| rules.killed_by_signal())
         .or_else(|| rules.died())
         .or_else(|| rules.failed_node())
@@ -170,6 +172,7 @@ impl Rules<'_> {
             || self.claimed_sizes().is_some()
             || self.message_timeouts().is_some()
             || self.stopped_processes().is_some()
+            || self.at_debugger().is_some()
             || !self.job.lines.dead_workers.lines.ranks.is_empty()
             || (raised() && !self.is_over())
             || behind(self.job).is_some()
