@@ -251,6 +251,10 @@ impl<'a> WorldRunner<'a> {
         if let Some((rank, limit)) = self.state.awaited_end() {
             return self.late_end(rank, limit);
         }
+        let unreported = self.state.unreported_ends();
+        if !unreported.is_empty() && unreported.iter().all(|rank| self.has_ended(*rank)) {
+            return self.extend("the end of the last processes was not reported");
+        }
         match (self.state.import_limit(), self.state.quiet_limit()) {
             (Some(limit), _) => self.late_import(limit),
             (None, Some((progress, limit))) if progress + limit <= self.now() => {
@@ -268,14 +272,24 @@ impl<'a> WorldRunner<'a> {
         let Some((passed, since)) = noted.map(|(_, note)| note.since(times)) else {
             return Late::Ranks;
         };
-        let has_ended = self.pid(rank).and_then(allranks_host::state) == Some('Z');
-        if (!has_ended && !since.was_kept_waiting(passed)) || since.used >= limit {
+        if (!self.is_zombie(rank) && !since.was_kept_waiting(passed)) || since.used >= limit {
             return Late::Ranks;
         }
         let used = times.used.as_secs_f64();
         self.extend(&format!(
             "rank {rank} was let run for {used:.1} s, and its process did not end"
         ))
+    }
+
+    /// Returns true if the process of a rank of this host has ended and its parent has not reported that yet.
+    fn is_zombie(&self, rank: Rank) -> bool {
+        self.pid(rank).and_then(allranks_host::state) == Some('Z')
+    }
+
+    /// Returns true if no process of a rank of this host runs any more.
+    fn has_ended(&self, rank: Rank) -> bool {
+        let pid = self.pid(rank);
+        pid.is_some_and(|pid| matches!(allranks_host::state(pid), None | Some('Z')))
     }
 
     /// Gives ranks that are importing more time, if they make progress: if they have used or waited for a processor since the

@@ -48,6 +48,15 @@ impl WorldState<'_> {
         })
     }
 
+    /// Returns the ranks that are to leave and of whose end there is no report yet; none while no rank is to leave.
+    pub(super) fn unreported_ends(&self) -> Vec<Rank> {
+        let Phase::Shutdown { leaving, .. } = &self.phase else {
+            return Vec::new();
+        };
+        let is_unreported = |rank: &&Rank| self.result.ranks[rank.index()].end.is_none();
+        leaving.iter().filter(is_unreported).copied().collect()
+    }
+
     /// Notes the faults in how the ranks left. They count for the script that made them leave; at the world's own end they count,
     /// together with processes left behind, for `teardown`.
     pub(super) fn note_exit_faults(&mut self) {
@@ -295,9 +304,11 @@ mod tests {
     fn a_rank_that_says_bye_and_never_ends_hangs() {
         let (scenario, known) = (barrier(), Expectations::default());
         let mut world = finishing(&scenario, &known);
+        assert_eq!(world.state.unreported_ends(), [Rank(0), Rank(1)]);
         world.bye(0, 4);
         world.end(0, exit(0));
         world.bye(1, 4);
+        assert_eq!(world.state.unreported_ends(), [Rank(1)]);
         assert_eq!(world.wake_until_killed(ms(60_000)), ms(20_000));
         assert_eq!(world.take_done(), ["kill 1"]);
         let result = world.reaped();
