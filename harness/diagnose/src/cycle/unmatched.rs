@@ -34,16 +34,14 @@ pub(super) fn unmatched(evidence: &HangEvidence, state: &RankState) -> Option<Di
     ];
     // A message that the other rank does not wait for either is taken later, as is one to a rank that gets its messages in turn
     // with others.
-    let is_usual = changes.iter().all(Option::is_none) && takes(state, message, other.rank);
-    if other.rank != peer && is_usual && (nth > 1 || awaited(other).is_none()) {
-        return None;
-    }
+    let is_usual = takes(state, message, other.rank) && (nth > 1 || awaited(other).is_none());
     // So it is where each round has a tag of its own.
-    let is_of_round = message.tag == expected.tag
-        && [peer, other.rank]
-            .iter()
-            .all(|from| has_had(state, expected, *from));
-    if other.rank != peer && changes.iter().all(Option::is_none) && is_of_round {
+    let is_of_round = || {
+        let mut both = [peer, other.rank].into_iter();
+        message.tag == expected.tag && both.all(|from| has_had(state, expected, from))
+    };
+    let is_as_before = changes.iter().all(Option::is_none);
+    if other.rank != peer && is_as_before && (is_usual || is_of_round()) {
         return None;
     }
     let (has, gets) = match expected.sends {
@@ -154,11 +152,12 @@ fn takes(state: &RankState, message: &Message, other: Rank) -> bool {
 
 /// Returns true if a rank has had messages like this one with `peer` in the same direction before, under another tag.
 fn has_had(state: &RankState, like: &Message, peer: Rank) -> bool {
-    let is_like = |own: &&Message| {
-        (own.group == like.group && own.sends == like.sends && own.peer == Some(peer))
+    messages(state).any(|own| {
+        own.group == like.group
+            && own.sends == like.sends
+            && own.peer == Some(peer)
             && own.tag != like.tag
-    };
-    messages(state).any(|own| is_like(&own))
+    })
 }
 
 /// Returns a message that `other` has issued to or from `state`, that no message of `state` matches, and that may be

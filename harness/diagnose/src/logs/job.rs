@@ -74,8 +74,7 @@ impl Job {
         }
         let makes_steps = has_processes && stray.step.is_some() && stray.errors.is_empty();
         let is_told = !lines.accusations.absent.is_empty()
-            || !lines.lagging_ranks.reports.is_empty()
-            || !lines.lagging_ranks.mismatched.is_empty()
+            || !lines.lagging_ranks.is_empty()
             || !lines.process_table.lines.ranks.is_empty();
         if rank_logs.is_empty() && !is_told && !makes_steps {
             return Err(LogError::NoRank);
@@ -143,8 +142,7 @@ impl Job {
             && self.lines.stalled_tensors.missing.is_empty()
             && self.lines.bootstrap.is_well()
             && self.lines.counts.joined.is_none()
-            && self.lines.lagging_ranks.reports.is_empty()
-            && self.lines.lagging_ranks.mismatched.is_empty()
+            && self.lines.lagging_ranks.is_empty()
             && !self.ranks.is_empty()
             && !self.ranks.values().any(says)
     }

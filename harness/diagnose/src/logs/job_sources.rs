@@ -169,8 +169,8 @@ fn show_locals(source_logs: &mut [SourceLogs]) {
     }
 }
 
-/// Gives the only file whose name shows no rank the rank that it claims, if all other files are of other ranks: detectron2 writes
-/// `log.txt` and `log.txt.rank1`.
+/// Gives the only file whose name shows no rank the rank that its lines claim, if no other file is that rank's: detectron2 writes the
+/// lines of rank 0 into `log.txt`, and those of rank 1 into `log.txt.rank1`.
 fn name_the_last(names: &mut [Option<u32>], surveys: &[Survey]) {
     let mut unnamed = (0..names.len()).filter(|number| names[*number].is_none());
     let (Some(last), None) = (unnamed.next(), unnamed.next()) else {

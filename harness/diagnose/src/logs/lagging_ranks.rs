@@ -105,29 +105,28 @@ impl LaggingRanks {
         if text.contains("Culprit rank ")
             && let Some(culprits) = CULPRIT.as_ref()
         {
-            for found in culprits.captures_iter(text) {
-                if let Ok(rank) = found[1].parse() {
-                    self.mismatched.insert(rank, text.trim().to_owned());
-                }
-            }
-        } else if text.starts_with("expected ranks: ")
-            && let Some(found) = captures(&SET, text)
-            && let Some(ranks) = found.get(2)
-        {
-            self.compared = self.compared.max(ranks_of_list(ranks.as_str()).count());
+            let ranks = culprits.captures_iter(text);
+            let ranks = ranks.filter_map(|found| found[1].parse().ok());
+            self.mismatched
+                .extend(ranks.map(|rank: u32| (rank, text.trim().to_owned())));
         }
         if let Some(found) = captures(&LOADED, text) {
             self.loaded = found[1].parse().ok();
         } else if ENTRY.as_ref().is_some_and(|entry| entry.is_match(text)) {
             self.entry = Some((text.trim().to_owned(), BTreeSet::new()));
-        } else if let Some((title, missing)) = &mut self.entry
-            && let Some(found) = captures(&SET, text)
-        {
+        } else if let Some(found) = captures(&SET, text) {
             let ranks = found
                 .get(2)
                 .map(|ranks| ranks_of_list(ranks.as_str()).collect());
-            let ranks = ranks.unwrap_or_default();
-            if &found[1] == "missing" {
+            let ranks: BTreeSet<u32> = ranks.unwrap_or_default();
+            let is_missing = &found[1] == "missing";
+            if !is_missing {
+                self.compared = self.compared.max(ranks.len());
+            }
+            let Some((title, missing)) = &mut self.entry else {
+                return;
+            };
+            if is_missing {
                 *missing = ranks;
                 return;
             }
@@ -157,6 +156,11 @@ impl LaggingRanks {
         self.reports.extend(other.reports);
         self.mismatched.extend(other.mismatched);
         self.compared = self.compared.max(other.compared);
+    }
+
+    /// Returns true if it says nothing of any rank.
+    pub(super) fn is_empty(&self) -> bool {
+        self.reports.is_empty() && self.mismatched.is_empty()
     }
 
     /// Returns the ranks that all reports name, and the line of the first; `None` if there is no report, or reports differ.

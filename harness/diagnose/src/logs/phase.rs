@@ -102,8 +102,6 @@ const REPORTS: &[&str] = &[
     " finish",
     " complete",
     " error",
-    " timed",
-    " timeout",
     " enabled",
     " disabled",
     " is ",

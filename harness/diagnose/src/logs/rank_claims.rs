@@ -9,14 +9,17 @@ use regex::Regex;
 use super::environment::Environment;
 use super::pattern::pattern;
 
+/// A rank, and the number of ranks of its world.
+type Claim = (u32, u32);
+
 /// The claims of the processes of a job.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RankClaims {
-    /// The claims in the source that is read, rank and number of ranks, by what a collector names as the writer; empty if it names
-    /// none.
-    here: BTreeMap<String, BTreeSet<(u32, u32)>>,
+    /// The claims in the source that is read, rank and number of ranks, by what a collector names as the writer, which is empty if it
+    /// names none, and the task that a label names.
+    here: BTreeMap<(String, Option<u32>), BTreeSet<Claim>>,
     /// The only claim of each source that was read, or of each of its writers.
-    all: Vec<(u32, u32)>,
+    all: Vec<Claim>,
 }
 
 /// `rank 3/8`, `rank=3 world_size=8`, and the word before it.
@@ -29,8 +32,8 @@ static RANK_OF: LazyLock<Option<Regex>> = LazyLock::new(|| {
 const WORLD: &[&str] = &["global", "world", "my", "am", "is", "as", "for", "process"];
 
 impl RankClaims {
-    /// Reads the next line, of a writer if a collector names one.
-    pub(super) fn read(&mut self, text: &str, writer: Option<&str>) {
+    /// Reads the next line, of a writer if a collector names one, and of a task if a label does.
+    pub(super) fn read(&mut self, text: &str, writer: Option<&str>, task: Option<u32>) {
         let claim = match (text.contains("RANK="), text.contains("ank")) {
             (true, _) => {
                 let mut environment = Environment::default();
@@ -42,7 +45,7 @@ impl RankClaims {
         };
         if let Some(claim) = claim.filter(|(rank, size)| rank < size) {
             let writer = writer.unwrap_or_default().to_owned();
-            self.here.entry(writer).or_default().insert(claim);
+            self.here.entry((writer, task)).or_default().insert(claim);
         }
     }
 
@@ -82,7 +85,7 @@ impl RankClaims {
 }
 
 /// Returns the rank in the world, and the number of ranks, that a line claims for its writer; `None` if it claims none.
-pub(super) fn claim(text: &str) -> Option<(u32, u32)> {
+pub(super) fn claim(text: &str) -> Option<Claim> {
     let (word, rank, size) = rank_of(text)?;
     let is_world = word.is_none_or(|word| WORLD.contains(&word.as_str()));
     is_world.then_some((rank, size))
@@ -123,7 +126,7 @@ mod tests {
             ("LOCAL_RANK=1 WORLD_SIZE=4", None),
         ] {
             let mut claims = RankClaims::default();
-            claims.read(text, None);
+            claims.read(text, None, None);
             claims.close();
             assert_eq!(claims.all.pop(), expected, "{text}");
         }
@@ -134,14 +137,14 @@ mod tests {
         let twice = |ranks: &[u32]| {
             let mut claims = RankClaims::default();
             for rank in ranks {
-                claims.read(&format!("rank {rank} of 4"), None);
+                claims.read(&format!("rank {rank} of 4"), None, None);
                 claims.close();
             }
             claims.twice()
         };
         let mut of_pods = RankClaims::default();
         for (pod, rank) in [("m-0", 0), ("w-0", 1), ("w-1", 1), ("w-2", 3)] {
-            of_pods.read(&format!("RANK={rank} WORLD_SIZE=4"), Some(pod));
+            of_pods.read(&format!("RANK={rank} WORLD_SIZE=4"), Some(pod), None);
         }
         of_pods.close();
         assert_eq!(of_pods.twice(), Some((1, 2)));

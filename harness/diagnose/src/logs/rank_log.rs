@@ -266,6 +266,11 @@ impl RankLog {
         self.has_call_stack = true;
         let before = self.marks.len();
         self.push(mark, None);
+        self.keep_last(before);
+    }
+
+    /// Keeps errors the last that came after so many marks, although stacks have added marks since.
+    fn keep_last(&mut self, before: usize) {
         let errors = self.errors.iter_mut().map(|error| &mut error.at);
         let places = errors.chain(self.place.as_mut().map(|(_, at)| at));
         for at in places.filter(|at| **at == before) {
@@ -392,10 +397,7 @@ impl RankLog {
         self.is_finished |= other.is_finished;
         self.marks.extend(other.marks);
         if is_stack && before > 0 {
-            let last = self.marks.len();
-            let errors = self.errors.iter_mut().map(|error| &mut error.at);
-            let places = errors.chain(self.place.as_mut().map(|(_, at)| at));
-            places.filter(|at| **at == before).for_each(|at| *at = last);
+            self.keep_last(before);
         }
         let environment = other.environment;
         self.environment = Environment {

@@ -293,7 +293,10 @@ fn message(object: &Map<String, Value>, depth: usize) -> Option<(&Map<String, Va
     if let Some(text) = here.find_map(|path| at(object, path)?.as_str()) {
         return Some((object, text));
     }
-    let mut inner = object.values().filter_map(Value::as_object);
+    // An object in the place of the message is another one.
+    let is_message = |key: &str| MESSAGES.contains(&[key].as_slice());
+    let others = object.iter().filter(|(key, _)| !is_message(key));
+    let mut inner = others.filter_map(|(_, value)| value.as_object());
     (depth > 0).then(|| inner.find_map(|inner| message(inner, depth - 1)))?
 }
 
@@ -546,6 +549,7 @@ mod tests {
         for text in [
             r#"{"loss": 0.5, "step": 3}"#,
             r#"{"message": "a"}"#,
+            r#"{"message": {"message": "a"}, "timestamp": "2025-04-27T01:00:00Z"}"#,
             r#"{"config": {"message": "a"}}"#,
             "{'loss': 1}",
             "{",

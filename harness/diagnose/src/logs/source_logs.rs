@@ -79,8 +79,8 @@ impl SourceLogs {
                         .read(&line.text, line.rank.or(owner));
                 }
                 let claims = &mut source_logs.lines.rank_claims;
-                let task = label.map(|label| format!("task {label}"));
-                claims.read(&line.text, origin.writer.or(task.as_deref()));
+                let task = label.filter(|_| origin.writer.is_none());
+                claims.read(&line.text, origin.writer, task);
                 let printed = owner.is_none().then(|| survey.rank_of_environment(&line));
                 match printed.flatten() {
                     Some(rank) => {

@@ -67,8 +67,9 @@ impl Rules<'_> {
             }
             true if has_left_out => {
                 facts.push(format!(
-                    "{} waits in a collective of the world: every rank must call new_group, its members or not",
-                    named(&missing)
+                    "{} {} in a collective of the world: every rank must call new_group, its members or not",
+                    named(&missing),
+                    verb(&missing, "waits", "wait")
                 ));
                 HangKind::GroupSkipped
             }
@@ -126,7 +127,8 @@ impl Rules<'_> {
         own > 0 && others.iter().all(|other| created(*other) > own)
     }
 
-    /// Returns true if a rank timed out in a collective of the whole world, and so is past what it has not come to.
+    /// Returns true if a rank timed out in a collective of the whole world, or a stack shows it in a collective, and so is past what it
+    /// has not come to.
     fn has_gone_on(&self, rank: Rank) -> bool {
         let logged = self.job.ranks.get(&rank.0);
         let is_in_collective = |logged: &Logged| {

@@ -1,6 +1,6 @@
 //! The verdict by torch's own reports of ranks that have not joined a collective.
 
-use super::Rules;
+use super::{Rules, differs};
 use crate::evidence::verb;
 use allranks_model::diagnosis::rank_set::named;
 use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
@@ -46,11 +46,7 @@ impl Rules<'_> {
         if culprits.len() * 2 >= lines.compared.max(self.job.least_size() as usize) {
             return None;
         }
-        let summary = format!(
-            "{} {} another collective than the rest, or other arguments",
-            named(&culprits),
-            verb(&culprits, "has", "have")
-        );
+        let summary = differs(&culprits);
         let facts = vec![format!("torch reports: {line}")];
         let (kind, confidence) = (HangKind::CollectiveMismatch, Confidence::Likely);
         Some(self.diagnosis(kind, confidence, culprits, summary, facts))

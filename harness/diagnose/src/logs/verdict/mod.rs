@@ -34,6 +34,7 @@ use super::dump_contradiction;
 use super::job::Job;
 use super::logged::Step;
 use super::phase::Nature;
+use crate::evidence::verb;
 use crate::{HangEvidence, conclude, diagnose};
 use allranks_model::diagnosis::rank_set::named;
 use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
@@ -244,6 +245,15 @@ fn odd<'a>(values: impl Iterator<Item = (u32, &'a str)>, voters: usize) -> Optio
     };
     let odd = values.iter().filter(|(_, value)| *value != common);
     Some(odd.map(|(rank, _)| Rank(*rank)).collect())
+}
+
+/// Says that these ranks have called something else than the others.
+fn differs(ranks: &[Rank]) -> String {
+    format!(
+        "{} {} another collective than the rest, or other arguments",
+        named(ranks),
+        verb(ranks, "has", "have")
+    )
 }
 
 fn line(rank: u32, text: &str) -> RankLine {

@@ -4,8 +4,7 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-use super::{Rules, line, odd};
-use crate::evidence::verb;
+use super::{Rules, differs, line, odd};
 use crate::logs::launcher::{ending, is_killed_by_signal};
 use crate::logs::logged::Logged;
 use crate::logs::pattern::pattern;
@@ -101,11 +100,7 @@ impl Rules<'_> {
         let facts = rank_set::places(&lines.collect::<Vec<_>>());
         let summary = match culprits.is_empty() {
             true => "ranks have called different collectives, or with other arguments".to_owned(),
-            false => format!(
-                "{} {} another collective than the rest, or other arguments",
-                named(&culprits),
-                verb(&culprits, "has", "have")
-            ),
+            false => differs(&culprits),
         };
         Some(self.diagnosis(
             HangKind::CollectiveMismatch,

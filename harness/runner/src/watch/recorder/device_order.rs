@@ -21,8 +21,8 @@ pub struct DeviceOrder<'a> {
 }
 
 impl<'a> DeviceOrder<'a> {
-    /// Returns the order for what is under way, by the flight recorder. `issued` has the collectives of each group whose recorded ends
-    /// are believed.
+    /// Returns the order for what is under way, by the flight recorder. `issued`: by group, the collectives that the recorder has, of
+    /// groups whose ends it tells.
     pub fn of(
         call_trace: &CallTrace,
         issued: impl Iterator<Item = (&'a String, &'a Vec<Issued>)>,
