@@ -10,99 +10,87 @@ use crate::conclude;
 use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
 use allranks_model::names::Rank;
 
+/// A call in which a rank sleeps, and its line.
+type Place<'a> = (&'a SeenCall, &'a str);
+
 /// Returns the verdict on ranks that sleep in calls, and of those that the others may wait for; `None` if no rank is in a call that
 /// only its stack shows, or if nothing is known of where some rank is.
 #[must_use]
 pub fn verdict(evidence: &HangEvidence) -> Option<Diagnosis> {
-    let ranks = &evidence.ranks;
-    let calls: BTreeMap<Rank, (&SeenCall, &str)> = ranks
+    let calls: BTreeMap<Rank, Place> = evidence
+        .ranks
         .iter()
         .filter(|state| state.is_there())
-        .filter_map(|state| {
-            let (event, _) = state.doing.as_ref()?;
-            match &event.what {
-                EventKind::Seen(call) => Some((state.rank, (call, event.at.as_str()))),
-                _ => None,
-            }
-        })
+        .filter_map(|state| Some((state.rank, seen_call(state)?)))
         .collect();
     if calls.is_empty() {
         return None;
     }
     let of = |is: &dyn Fn(&RankState) -> bool| -> Vec<Rank> {
-        let found = ranks.iter().filter(|state| is(state));
+        let found = evidence.ranks.iter().filter(|state| is(state));
         found.map(|state| state.rank).collect()
     };
     let dead = of(&|state| matches!(state.process, Process::Ended(_)));
     let stopped = of(&|state| state.process == Process::Stopped);
     let others = of(&|state| state.is_there() && !calls.contains_key(&state.rank));
-    let held: Vec<Rank> = calls.keys().copied().collect();
-    let waits = format!(
-        "{} {} in {} with other ranks, and {} not move",
-        named(&held),
-        verb(&held, "waits", "wait"),
-        verb(&held, "a call", "calls"),
-        verb(&held, "does", "do")
-    );
     // Only if nothing else can move is that what the others wait for.
     let confidence = match others.is_empty() && evidence.is_whole {
         true => Confidence::Proved,
         false => Confidence::Likely,
     };
-    if !dead.is_empty() {
-        let summary = format!(
-            "{} {} gone, and {waits}",
-            named(&dead),
-            verb(&dead, "is", "are")
-        );
-        let facts = facts(evidence, &dead);
-        return Some(
-            conclude(evidence, HangKind::PeerDead, confidence, dead, summary).because(facts),
-        );
+    let (kind, culprits, what) = match (dead.is_empty(), stopped.is_empty()) {
+        (false, _) => (HangKind::PeerDead, dead, "gone"),
+        (true, false) => (HangKind::PeerStopped, stopped, "stopped (state T)"),
+        (true, true) if others.is_empty() => return Some(differing(evidence, &calls)),
+        (true, true) => return in_own_code(evidence, others),
+    };
+    let held: Vec<Rank> = calls.keys().copied().collect();
+    let summary = format!(
+        "{} {} {what}, and {} {} in {} with other ranks, and {} not move",
+        named(&culprits),
+        verb(&culprits, "is", "are"),
+        named(&held),
+        verb(&held, "waits", "wait"),
+        verb(&held, "a call", "calls"),
+        verb(&held, "does", "do")
+    );
+    let facts = facts(evidence, &culprits);
+    Some(conclude(evidence, kind, confidence, culprits, summary).because(facts))
+}
+
+/// Returns the call in which a rank sleeps, as its stack shows it.
+fn seen_call(state: &RankState) -> Option<Place<'_>> {
+    let (event, _) = state.doing.as_ref()?;
+    match &event.what {
+        EventKind::Seen(call) => Some((call, event.at.as_str())),
+        _ => None,
     }
-    if !stopped.is_empty() {
-        let summary = format!(
-            "{} {} stopped (state T), and {waits}",
-            named(&stopped),
-            verb(&stopped, "is", "are")
-        );
-        let facts = facts(evidence, &stopped);
-        return Some(
-            conclude(
-                evidence,
-                HangKind::PeerStopped,
-                confidence,
-                stopped,
-                summary,
-            )
-            .because(facts),
-        );
-    }
-    if others.is_empty() {
-        return Some(differing(evidence, &calls));
-    }
+}
+
+/// Says which ranks are in code of their own while the others sleep in calls; `None` if some of them may be elsewhere.
+fn in_own_code(evidence: &HangEvidence, ranks: Vec<Rank>) -> Option<Diagnosis> {
     let is_own = |rank: &Rank| {
         let now = evidence.rank(*rank).and_then(RankState::now);
         matches!(now, Some(EventKind::Own(_)))
     };
-    if !others.iter().all(is_own) {
+    if !ranks.iter().all(is_own) {
         return None;
     }
     let summary = format!(
         "{} {} in code of {} own, and the others wait",
-        named(&others),
-        verb(&others, "is", "are"),
-        verb(&others, "its", "their"),
+        named(&ranks),
+        verb(&ranks, "is", "are"),
+        verb(&ranks, "its", "their"),
     );
-    let facts = facts(evidence, &others);
-    let verdict = conclude(evidence, HangKind::Slow, Confidence::None, others, summary);
+    let facts = facts(evidence, &ranks);
+    let verdict = conclude(evidence, HangKind::Slow, Confidence::None, ranks, summary);
     Some(verdict.because(facts))
 }
 
 /// All ranks sleep in calls. Which ones they are wrong in can be said only if all are calls of the default group, in which
 /// every rank must make the same: a rank in a call of another group may rightly wait for one of the majority.
-fn differing(evidence: &HangEvidence, calls: &BTreeMap<Rank, (&SeenCall, &str)>) -> Diagnosis {
-    let mut sides: Vec<((&SeenCall, &str), Vec<Rank>)> = Vec::new();
+fn differing(evidence: &HangEvidence, calls: &BTreeMap<Rank, Place>) -> Diagnosis {
+    let mut sides: Vec<(Place, Vec<Rank>)> = Vec::new();
     for (rank, call) in calls {
         match sides.iter_mut().find(|(known, _)| known == call) {
             Some((_, ranks)) => ranks.push(*rank),

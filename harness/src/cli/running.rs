@@ -31,6 +31,7 @@ use allranks_report::{PackedResults, Results};
 use allranks_runner::probe::Interpreter;
 use allranks_runner::run;
 use allranks_runner::run::{Capacity, Interrupt, Settings};
+use allranks_runner::world::node::NodesSettings;
 use allranks_runner::world::{Driver, ForkedInterpreter, LocalLauncher};
 use allranks_suite::expectation::{Expectations, Point};
 use allranks_suite::plan::{Plan, Scenario};
@@ -75,9 +76,13 @@ pub(super) fn execute_in(
     let launcher = {
         let _inside = runtime.enter();
         let log = folder.join("logs").join(run::ZYGOTE_LOG);
-        LocalLauncher::new(driver.clone(), supervisor.clone(), log, patience)?
+        Arc::new(LocalLauncher::new(
+            driver.clone(),
+            supervisor.clone(),
+            log,
+            patience,
+        )?)
     };
-    let launcher = Arc::new(launcher);
     let forked = matches!(driver, Driver::Python { .. })
         .then(|| ForkedInterpreter::new(Arc::clone(&launcher), runtime.handle().clone()));
     let preparing = incomplete_at_signal(&runtime);
@@ -89,14 +94,7 @@ pub(super) fn execute_in(
         Failure::Harness("collecting the facts of this machine panicked".to_owned())
     })?;
     if planned.plan.scenarios.is_empty() {
-        let required = unmet(&arguments.select.require, &planned);
-        return match required.first() {
-            None => Err(planning::empty_plan(&planned)),
-            Some(missing) => {
-                writeln!(err, "error: {missing}")?;
-                Ok(Exit::Incomplete)
-            }
-        };
+        return nothing_to_run(arguments, &planned, err);
     }
     planning::check_inputs(&planned.plan, arguments.select.seed)?;
     plan_text::write_absent(&planned, err)?;
@@ -106,13 +104,13 @@ pub(super) fn execute_in(
         None => ReusedRecords::default(),
     };
     environment::write(&folder, &planned, &facts)?;
-    let origin = origin::of(&planned, &folder);
-    let request = arguments.select.request();
-    let origin = origin::complete(origin, &driver, &request, &folder)?;
-    let request = FleetRequest::of(&arguments.select.fleet)?;
-    let request = request.filter(|_| planned.plan.scenarios.iter().any(has_agents));
-    let nodes = request.map(|request| request.settings(&arguments.listening, &folder));
-    let nodes = nodes.transpose()?;
+    let origin = origin::complete(
+        origin::of(&planned, &folder),
+        &driver,
+        &arguments.select.request(),
+        &folder,
+    )?;
+    let nodes = nodes(arguments, &planned, &folder)?;
     let settings = Settings {
         driver,
         // With node agents no rank is started here, so the launcher that served the probes ends.
@@ -144,9 +142,33 @@ pub(super) fn execute_in(
     finish(results, &issues, out)
 }
 
-/// Returns true if node agents start the ranks of a scenario, when the run has agents.
-fn has_agents(scenario: &Scenario) -> bool {
-    scenario.case.program.is_none()
+/// Ends a run whose plan is empty: incomplete if a required platform is missing.
+fn nothing_to_run(
+    arguments: &RunArguments,
+    planned: &Planned,
+    err: &mut impl Write,
+) -> Result<Exit, Failure> {
+    match unmet(&arguments.select.require, planned).first() {
+        None => Err(planning::empty_plan(planned)),
+        Some(missing) => {
+            writeln!(err, "error: {missing}")?;
+            Ok(Exit::Incomplete)
+        }
+    }
+}
+
+/// Returns the settings of the node agents; `None` if no scenario's ranks are started by agents.
+fn nodes(
+    arguments: &RunArguments,
+    planned: &Planned,
+    folder: &Path,
+) -> Result<Option<NodesSettings>, Failure> {
+    // The ranks of a case that is a program have no agents.
+    let has_agents = |scenario: &Scenario| scenario.case.program.is_none();
+    let request = FleetRequest::of(&arguments.select.fleet)?;
+    let request = request.filter(|_| planned.plan.scenarios.iter().any(has_agents));
+    let settings = request.map(|request| request.settings(&arguments.listening, folder));
+    settings.transpose()
 }
 
 fn driver(

@@ -150,49 +150,15 @@ impl ExpectationKind {
                 times,
                 ..
             } => {
-                let Some(raised) = raised else {
-                    return Err(broken(
-                        "did-not-raise",
-                        format!("returned; it must raise {}", patterns.join(" and ")),
-                    ));
-                };
-                if raised.ends_with(": ") {
-                    return Err(broken(
-                        "raised-without-a-reason",
-                        format!("raised {raised}and says nothing to the user"),
-                    ));
-                }
-                for pattern in patterns {
-                    if !is_match(pattern, &raised) {
-                        return Err(broken(
-                            "raised-something-else",
-                            format!("raised {raised}; it must say `{pattern}`"),
-                        ));
-                    }
-                }
-                if *untouched
-                    && let Some(written) = result.value.get("written").and_then(Value::as_str)
-                {
-                    return Err(broken(
-                        "refused-and-written",
-                        format!("raised {raised}, and yet {written}"),
-                    ));
+                let raised = check_raised(raised, patterns)?;
+                if *untouched {
+                    check_unwritten(&raised, result)?;
                 }
                 times.check(result)
             }
             Self::Either { times } => times.check(result),
             Self::Threads(expect) => {
-                let threads: Vec<Vec<CallResult>> =
-                    serde_json::from_value(result.value.clone()).unwrap_or_default();
-                let error = threads
-                    .iter()
-                    .flatten()
-                    .find(|call| call.status == CallStatus::Error)
-                    .and_then(|call| call.error.as_ref());
-                if let Some(error) = error {
-                    let text = format!("raised {}: {} on a thread", error.kind, error.message);
-                    return Err(broken("raised", text));
-                }
+                check_threads(result)?;
                 let expect = expect.clone().unwrap_or_default();
                 let times = Times {
                     within: expect.within_s,
@@ -202,6 +168,60 @@ impl ExpectationKind {
             }
             Self::Steady(_) => Ok(()),
         }
+    }
+}
+
+/// Requires an error with a message, whose "kind: message" matches every pattern. Returns it.
+fn check_raised(raised: Option<String>, patterns: &[String]) -> Result<String, Broken> {
+    let Some(raised) = raised else {
+        return Err(broken(
+            "did-not-raise",
+            format!("returned; it must raise {}", patterns.join(" and ")),
+        ));
+    };
+    if raised.ends_with(": ") {
+        return Err(broken(
+            "raised-without-a-reason",
+            format!("raised {raised}and says nothing to the user"),
+        ));
+    }
+    for pattern in patterns {
+        if !is_match(pattern, &raised) {
+            return Err(broken(
+                "raised-something-else",
+                format!("raised {raised}; it must say `{pattern}`"),
+            ));
+        }
+    }
+    Ok(raised)
+}
+
+/// Requires that a refused call has written to none of the caller's tensors.
+fn check_unwritten(raised: &str, result: &CallResult) -> Result<(), Broken> {
+    match result.value.get("written").and_then(Value::as_str) {
+        Some(written) => Err(broken(
+            "refused-and-written",
+            format!("raised {raised}, and yet {written}"),
+        )),
+        None => Ok(()),
+    }
+}
+
+/// Requires that no call of any thread has raised.
+fn check_threads(result: &CallResult) -> Result<(), Broken> {
+    let threads: Vec<Vec<CallResult>> =
+        serde_json::from_value(result.value.clone()).unwrap_or_default();
+    let mut errors = threads
+        .iter()
+        .flatten()
+        .filter(|call| call.status == CallStatus::Error)
+        .filter_map(|call| call.error.as_ref());
+    match errors.next() {
+        Some(error) => {
+            let text = format!("raised {}: {} on a thread", error.kind, error.message);
+            Err(broken("raised", text))
+        }
+        None => Ok(()),
     }
 }
 
