@@ -130,6 +130,7 @@ impl Job {
                 || !log.errors.is_empty()
                 || !log.watchdog.groups.is_empty()
                 || log.message_timeouts.peer.is_some()
+                || log.message_tags.awaited.is_some()
                 || log.debugger.is_some()
                 || !log.collective_trace.calls.is_empty()
                 || log.is_finished

@@ -1,5 +1,6 @@
 //! Reads which ranks torch's own tools say have not joined a collective: the desync report of `TORCH_NCCL_DESYNC_DEBUG` (texts of
-//! `TraceUtils.h`), and what `torchfrtrace` (`fr_trace`) finds in the dumps of flight recorders. `ncclras` counts operations.
+//! `TraceUtils.h`), and what `torchfrtrace` (`fr_trace`) finds in the dumps of flight recorders. `ncclras` counts operations, and XLA's
+//! coordination service lists the tasks that have not come to a barrier.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
@@ -27,6 +28,8 @@ pub(super) struct LaggingRanks {
     /// What the analyzer says of the collective that its lines are of: title, and the ranks that have not joined.
     entry: Option<(String, BTreeSet<u32>)>,
     operation_counts: OperationCounts,
+    /// What a coordination service says of a barrier that its lines are of: the line, and the tasks that have not come.
+    barrier: Option<(String, BTreeSet<u32>)>,
 }
 
 /// One statement that ranks have not joined a collective that others are in.
@@ -54,6 +57,12 @@ static ENTRY: LazyLock<Option<Regex>> =
 /// What `torchfrtrace` says of a rank whose entry is not that of the first of the group.
 static CULPRIT: LazyLock<Option<Regex>> =
     LazyLock::new(|| pattern(r"\bCulprit rank (\d+); Error type: \w*MISMATCH"));
+/// What XLA's coordination service says of a barrier: how many of its tasks have come. It lists the others in the next lines.
+static TASKS: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    pattern(r"# of tasks that reached the barrier: (\d+)/(\d+)\..* timed out task names:")
+});
+static TASK: LazyLock<Option<Regex>> =
+    LazyLock::new(|| pattern(r"^\s*/job:\w+/replica:\d+/task:(\d+)\s*$"));
 static SET: LazyLock<Option<Regex>> =
     LazyLock::new(|| pattern(r"^(missing|expected) ranks: (?:set\(\)|\{([\d, ]+)\})"));
 
@@ -66,6 +75,7 @@ impl LaggingRanks {
             self.read_desync(text);
         }
         self.read_analysis(text);
+        self.read_tasks(text);
         if let Some(counts) = self.operation_counts.read(text) {
             let line = counts.line();
             self.add(counts.late, counts.all, &line);
@@ -74,6 +84,7 @@ impl LaggingRanks {
 
     /// Ends the reading: no more lines come.
     pub(super) fn close(&mut self) {
+        self.end_tasks();
         if let Some(counts) = self.operation_counts.close() {
             let line = counts.line();
             self.add(counts.late, counts.all, &line);
@@ -98,6 +109,32 @@ impl LaggingRanks {
         let found = captures(&DID_NOT_JOIN, text).or_else(|| captures(&NEVER_JOINED, text));
         if let Some(found) = found {
             self.add(ranks_of_list(&found[1]).collect(), 0, text);
+        }
+    }
+
+    fn read_tasks(&mut self, text: &str) {
+        if text.contains("timed out task names") {
+            self.barrier = Some((text.to_owned(), BTreeSet::new()));
+        } else if let Some((_, tasks)) = &mut self.barrier {
+            match captures(&TASK, text).and_then(|task| task[1].parse().ok()) {
+                Some(task) => drop(tasks.insert(task)),
+                None => self.end_tasks(),
+            }
+        }
+    }
+
+    /// Ends the list of tasks that have not come to a barrier, which counts if it is complete.
+    fn end_tasks(&mut self) {
+        let Some((line, tasks)) = self.barrier.take() else {
+            return;
+        };
+        let Some(found) = captures(&TASKS, &line) else {
+            return;
+        };
+        let number = |part: usize| found[part].parse::<usize>().unwrap_or(0);
+        let (came, all) = (number(1), number(2));
+        if came + tasks.len() == all {
+            self.add(tasks, all, &line);
         }
     }
 
@@ -213,6 +250,22 @@ mod tests {
         assert_eq!(missing(&[(Some(6), "x"), report[1], report[3]]), None);
         let stuck = "\t   - [0] joined but didn't finish collective #88 (count from 1)";
         assert_eq!(missing(&[report[1], (None, stuck), report[3]]), None);
+    }
+
+    #[test]
+    fn the_tasks_that_a_coordination_service_lists_have_not_come() {
+        let lines = |count: &'static str, last: &'static str| {
+            [
+                (None, count),
+                (None, "/job:jax_worker/replica:0/task:5"),
+                (None, last),
+            ]
+        };
+        let one = "DEADLINE_EXCEEDED: Barrier timed out. # of tasks that reached the barrier: 7/8. The first task at the barrier: /job:jax_worker/replica:0/task:0. Some timed out task names:";
+        assert_eq!(missing(&lines(one, "done")), Some(vec![5]));
+        // Another one is not listed.
+        let two = "Barrier timed out. # of tasks that reached the barrier: 6/8. Some timed out task names:";
+        assert_eq!(missing(&lines(two, "done")), None);
     }
 
     #[test]

@@ -103,7 +103,8 @@ static HEADER: LazyLock<Option<Regex>> = LazyLock::new(|| {
         r"|\[[\w./-]+\.\w+:\d+(?::[\w<>]+)?\]",
         // axolotl, TorchTitan, TensorRT-LLM with a letter for the level.
         r"|\[PID:\d+\]|\[titan\]|\[TRT-LLM\]|\[[IWEFDV]\]",
-        r"|\[std(?:out|err)\]|std(?:out|err):",
+        // With the mark of container runtimes for a whole line or a part of one, `stderr F`.
+        r"|\[std(?:out|err)\]|std(?:out|err)(?::| [FP])",
         r"|-|\|",
         r")(?: |$|(?P<on>\S))"
     ))

@@ -44,6 +44,7 @@
 //! | `lagging_ranks` | ranks that torch's own reports say have not joined a collective |
 //! | `operation_counts` | how many operations NCCL's RAS says that ranks have launched |
 //! | `message_timeouts` | the messages that a rank says have timed out |
+//! | `message_tags` | the messages that a rank writes down with their tags |
 //! | `watchdog` | the numbers in the lines of NCCL's watchdog |
 //! | `recorder_dump`, `pickle` | dumps of flight recorders |
 //! | `dumps` | those of a job that runs |
@@ -95,6 +96,7 @@ mod lagging_ranks;
 mod launcher;
 mod line;
 mod logged;
+mod message_tags;
 mod message_timeouts;
 mod moment;
 mod node_failures;

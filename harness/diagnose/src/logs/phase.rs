@@ -75,13 +75,13 @@ static END: LazyLock<Option<Regex>> = LazyLock::new(|| {
 });
 static OVER: LazyLock<Option<Regex>> = LazyLock::new(|| {
     pattern(
-        r"(?i)^\W*(.+?)[\s.…:-]+(?:is |are |was |were |has been |have been )?(?:successfully )?(?:done|finished|completed?|ok|created|initiali[sz]ed|destroyed|returned|succeeded|passed)(?: successfully)?[.!]*$",
+        r"(?i)^\W*(.+?)[\s.…:-]+(?:is |are |was |were |has been |have been )?(?:successfully )?(?:(?:done|finished|completed?|ok|created|initiali[sz]ed|destroyed|returned|succeeded|passed)(?: successfully)?[.!]*|returned, (?:rank|after|in|took|total|status|code)\b.{0,60})$",
     )
 });
 /// A collective that a line ends with, behind what led to it: `forward done, grad all-reduce`, `waiting for metadata (barrier)`.
 static LAST: LazyLock<Option<Regex>> = LazyLock::new(|| {
     pattern(
-        r"(?i)(?:,|->|=>|\() ?((?:(?:in|enter(?:ing)?|wait(?:ing)? (?:for|in|at)|now|then|grad(?:ient)?s?|[tdpces]p|world) )*(?:all[-_ ]?reduce|all[-_ ]?gather|reduce[-_ ]?scatter|all[-_ ]?to[-_ ]?all|broadcast|barrier)(?: (?:of|on|for|over) [\w -]{1,40})?)\)?[ .…]*$",
+        r"(?i)(?:,|->|=>|\() ?((?:(?:in|enter(?:ing)?|wait(?:ing)? (?:for|in|at)(?: (?:first|next|last)(?: batch| step)?)?|now|then|grad(?:ient)?s?|[tdpces]p|world) )*(?:all[-_ ]?reduce|all[-_ ]?gather|reduce[-_ ]?scatter|all[-_ ]?to[-_ ]?all|broadcast|barrier)(?: (?:of|on|for|over|from) [\w -]{1,40})?)\)?[ .…]*$",
     )
 });
 /// A collective that a line begins with, and what it is of: `all_reduce eval metrics`.
@@ -146,7 +146,7 @@ static DESTROY: LazyLock<Option<Regex>> = LazyLock::new(|| {
 /// What says that all groups are torn down.
 static DESTROYED: LazyLock<Option<Regex>> = LazyLock::new(|| {
     pattern(
-        r"(?i)^(?:rank \d+[:,]? )?(?:(?:the |all )?process[ _]groups? (?:is |are |was |has been )?destroyed|destroyed (?:the |all )?process[ _]groups?)\b[.! ]*$|^(?:[\w ]+: )?destroy_process_group\(\) (?:left|done|over|ended|exited|finished|returned)\b.*$",
+        r"(?i)^(?:rank \d+[:,]? )?(?:(?:the |all )?process[ _]groups? (?:is |are |was |has been )?destroyed|destroyed (?:the |all )?process[ _]groups?)\b[.! ]*$|^(?:[\w ]+: )?destroy_process_group(?:\(\))? (?:left|done|over|ended|exited|finished|returned)\b.*$",
     )
 });
 
@@ -470,6 +470,12 @@ mod tests {
                 Begin,
                 "all_reduce",
                 Nature::Collective("all_reduce"),
+            ),
+            (
+                "MPI_Finalize returned, rank 0 total wall 53.3 s",
+                End,
+                "mpi_finalize",
+                Nature::Own,
             ),
             (
                 "After AllReduce took 3.2 s",

@@ -20,6 +20,16 @@ pub(super) struct RankClaims {
     here: BTreeMap<(String, Option<u32>), BTreeSet<Claim>>,
     /// The only claim of each source that was read, or of each of its writers.
     all: Vec<Claim>,
+    /// The claims of each writer that has several: a host on which several ranks run.
+    of_hosts: Vec<BTreeSet<Claim>>,
+}
+
+/// Ranks that are claimed twice.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ClaimedTwice {
+    pub(super) ranks: Vec<u32>,
+    /// The ranks that nothing claims, as many as these.
+    pub(super) missing: Vec<u32>,
 }
 
 /// `rank 3/8`, `rank=3 world_size=8`, and the word before it.
@@ -51,9 +61,11 @@ impl RankClaims {
 
     /// Ends the reading of a source. Where several ranks are claimed, the lines are not of one process.
     pub(super) fn close(&mut self) {
-        for claims in std::mem::take(&mut self.here).into_values() {
+        for ((writer, _), claims) in std::mem::take(&mut self.here) {
             if claims.len() == 1 {
                 self.all.extend(claims);
+            } else if !writer.is_empty() {
+                self.of_hosts.push(claims);
             }
         }
     }
@@ -61,11 +73,32 @@ impl RankClaims {
     /// Adds what other sources say.
     pub(super) fn merge(&mut self, other: Self) {
         self.all.extend(other.all);
+        self.of_hosts.extend(other.of_hosts);
     }
 
-    /// Returns the rank that two sources claim, and the one that none claims, if there are as many sources as ranks, and all others
-    /// are claimed once.
-    pub(super) fn twice(&self) -> Option<(u32, u32)> {
+    /// Returns the ranks that two processes claim, if as many processes as there are ranks claim one, and all others are claimed
+    /// once.
+    pub(super) fn twice(&self) -> Option<ClaimedTwice> {
+        self.twice_by_processes().or_else(|| self.twice_by_hosts())
+    }
+
+    /// Finds two hosts of which each claims the same ranks.
+    fn twice_by_hosts(&self) -> Option<ClaimedTwice> {
+        let (_, size) = *self.of_hosts.first()?.first()?;
+        let claims = || self.of_hosts.iter().flatten();
+        if claims().count() != size as usize || claims().any(|(_, one)| *one != size) {
+            return None;
+        }
+        let is_twin =
+            |one: &&BTreeSet<Claim>| self.of_hosts.iter().filter(|other| other == one).count() == 2;
+        let twins = self.of_hosts.iter().find(is_twin)?;
+        let claimed: BTreeSet<u32> = claims().map(|(rank, _)| *rank).collect();
+        let ranks: Vec<u32> = twins.iter().map(|(rank, _)| *rank).collect();
+        let missing: Vec<u32> = (0..size).filter(|rank| !claimed.contains(rank)).collect();
+        (missing.len() == ranks.len()).then_some(ClaimedTwice { ranks, missing })
+    }
+
+    fn twice_by_processes(&self) -> Option<ClaimedTwice> {
         let size = self.all.first()?.1;
         let is_whole = self.all.len() == size as usize;
         if !is_whole || self.all.iter().any(|(_, one)| *one != size) {
@@ -80,7 +113,10 @@ impl RankClaims {
             return None;
         };
         let (twice, _) = counts.iter().find(|(_, count)| **count == 2)?;
-        Some((*twice, missing))
+        Some(ClaimedTwice {
+            ranks: vec![*twice],
+            missing: vec![missing],
+        })
     }
 }
 
@@ -140,19 +176,43 @@ mod tests {
                 claims.read(&format!("rank {rank} of 4"), None, None);
                 claims.close();
             }
-            claims.twice()
+            claims
+                .twice()
+                .map(|twice| (twice.ranks[0], twice.missing[0]))
         };
         let mut of_pods = RankClaims::default();
         for (pod, rank) in [("m-0", 0), ("w-0", 1), ("w-1", 1), ("w-2", 3)] {
             of_pods.read(&format!("RANK={rank} WORLD_SIZE=4"), Some(pod), None);
         }
         of_pods.close();
-        assert_eq!(of_pods.twice(), Some((1, 2)));
+        let twice_of_pods = of_pods.twice().unwrap();
+        assert_eq!(
+            (twice_of_pods.ranks, twice_of_pods.missing),
+            (vec![1], vec![2])
+        );
         assert_eq!(twice(&[0, 1, 2, 2]), Some((2, 3)));
         assert_eq!(twice(&[0, 1, 2, 3]), None);
         assert_eq!(twice(&[0, 1, 2]), None);
         // Each rank has two files, or some have.
         assert_eq!(twice(&[0, 0, 1, 1]), None);
         assert_eq!(twice(&[0, 1, 2, 3, 3]), None);
+    }
+
+    #[test]
+    fn two_hosts_that_claim_the_same_ranks_are_found() {
+        let twice = |hosts: [[u32; 2]; 2], size: u32| {
+            let mut claims = RankClaims::default();
+            for (host, ranks) in ["a", "b"].iter().zip(hosts) {
+                for rank in ranks {
+                    claims.read(&format!("RANK={rank} WORLD_SIZE={size}"), Some(host), None);
+                }
+            }
+            claims.close();
+            claims.twice().map(|twice| (twice.ranks, twice.missing))
+        };
+        let both = Some((vec![0, 1], vec![2, 3]));
+        assert_eq!(twice([[0, 1], [0, 1]], 4), both);
+        assert_eq!(twice([[0, 1], [2, 3]], 4), None);
+        assert_eq!(twice([[0, 1], [0, 1]], 8), None);
     }
 }

@@ -13,6 +13,7 @@ use super::faulthandler::Faulthandler;
 use super::group_creations::GroupCreations;
 use super::group_members::GroupMembers;
 use super::line::LogLine;
+use super::message_tags::MessageTags;
 use super::message_timeouts::MessageTimeouts;
 use super::moment::Moment;
 use super::node_failures::own_node;
@@ -45,6 +46,7 @@ pub(super) struct RankLog {
     pub(super) collective_trace: CollectiveTrace,
     pub(super) group_members: GroupMembers,
     pub(super) message_timeouts: MessageTimeouts,
+    pub(super) message_tags: MessageTags,
     pub(super) group_creations: GroupCreations,
     /// The node that it says it runs on; `None` if it says nothing of it.
     pub(super) node: Option<String>,
@@ -154,6 +156,7 @@ impl RankLog {
         self.collective_trace.read(text);
         self.group_members.read(text);
         self.message_timeouts.read(text);
+        self.message_tags.read(text);
         self.group_creations.read(text);
         if is_of_debugger(text) {
             self.debugger = Some(text.trim().to_owned());
@@ -411,6 +414,7 @@ impl RankLog {
         self.node = other.node.or(self.node.take());
         self.group_members.merge(other.group_members);
         self.message_timeouts.merge(other.message_timeouts);
+        self.message_tags.merge(other.message_tags);
         self.group_creations.merge(other.group_creations);
         if other.collective_trace.size() > self.collective_trace.size() {
             self.collective_trace = other.collective_trace;

@@ -105,6 +105,9 @@ const PODS: &[&str] = &[
     "k8s.pod.name",
     "kubernetes.pod_name",
     "kubernetes.pod.name",
+    // Of CloudWatch.
+    "@logstream",
+    "logstreamname",
     // Of Vertex AI.
     "task_name",
 ];
@@ -126,6 +129,31 @@ const OTHER: &[&str] = &[
     "funcName",
     "thread",
     "threadName",
+];
+/// Events that are one of the two ends of a call.
+const EDGES: &[&str] = &[
+    "before", "begin", "start", "starting", "enter", "entering", "call", "calling", "after", "end",
+    "finish", "finished", "leave", "leaving", "exit", "done",
+];
+/// Keys of the call that such an event is of.
+const CALLS: &[&str] = &[
+    "op",
+    "call",
+    "collective",
+    "phase",
+    "stage",
+    "what",
+    "fn",
+    "function",
+];
+/// Keys of the class of an exception.
+const ERRORS: &[&str] = &[
+    "error",
+    "error_type",
+    "error_class",
+    "exc_type",
+    "exception_type",
+    "error.type",
 ];
 /// Keys of what a logger adds after the message.
 const EXCEPTIONS: &[&str] = &[
@@ -213,7 +241,9 @@ impl Records {
         call: &mut dyn FnMut(&str) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
         self.found += 1;
-        let pod = record.pod.as_ref().map(|pod| format!("[pod/{pod}] "));
+        let pod = record.pod.as_ref();
+        // A stream of CloudWatch has slashes in its name.
+        let pod = pod.map(|pod| format!("[pod/{}] ", pod.replace('/', ".")));
         let moment = record.moment.as_ref().map(|moment| format!("{moment} "));
         let rank = record.rank.map(|rank| format!("[rank {rank}] "));
         let before = [pod, moment, rank]
@@ -267,7 +297,13 @@ fn object(text: &str) -> Option<Record> {
             text,
         });
     }
-    if ["event", "message", "msg"]
+    if let Some(call) = call_of_event(object, &text) {
+        text = format!("{text} {call}");
+    }
+    if let Some(error) = error_class(object).filter(|error| !text.starts_with(error)) {
+        text = format!("{error}: {text}");
+    }
+    if ["event", "evt", "message", "msg"]
         .iter()
         .any(|key| object.contains_key(*key))
     {
@@ -298,6 +334,25 @@ fn message(object: &Map<String, Value>, depth: usize) -> Option<(&Map<String, Va
     let others = object.iter().filter(|(key, _)| !is_message(key));
     let mut inner = others.filter_map(|(_, value)| value.as_object());
     (depth > 0).then(|| inner.find_map(|inner| message(inner, depth - 1)))?
+}
+
+/// Returns the call that an object names beside its event, where this is one of the two ends of it: `"evt": "enter", "op": "barrier"`.
+fn call_of_event<'a>(object: &'a Map<String, Value>, event: &str) -> Option<&'a str> {
+    let is_edge = EDGES.contains(&event.to_lowercase().as_str());
+    let mut calls = CALLS.iter().filter_map(|key| object.get(*key)?.as_str());
+    is_edge.then(|| calls.next())?
+}
+
+/// Returns the class of the exception that an object names beside its message: `"error": "RuntimeError"`.
+fn error_class(object: &Map<String, Value>) -> Option<&str> {
+    let mut names = ERRORS.iter().filter_map(|key| object.get(*key)?.as_str());
+    names.find(|name| {
+        let is_class = name.ends_with("Error") || name.ends_with("Exception");
+        is_class
+            && name
+                .chars()
+                .all(|one| one.is_alphanumeric() || matches!(one, '.' | '_'))
+    })
 }
 
 /// Returns the pod that Datadog's tags name, `"tags": ["pod_name:train-0"]`.
@@ -532,6 +587,14 @@ mod tests {
             (
                 r#"{"timestamp": "2025-04-27T01:00:00Z", "level": "info", "event": "round", "rank": 1, "round": 3}"#,
                 "2025-04-27T01:00:00Z [rank 1] round round=3",
+            ),
+            (
+                r#"{"rank": 2, "evt": "enter", "op": "all_reduce", "round": 40}"#,
+                "[rank 2] enter all_reduce op=all_reduce round=40",
+            ),
+            (
+                r#"{"rank": 3, "event": "init.failed", "error": "DistBackendError", "message": "wait timeout"}"#,
+                "[rank 3] DistBackendError: wait timeout error=DistBackendError",
             ),
             (
                 r#"{"ts": 1745712000123, "msg": "a", "extra": {"global_rank": "2"}}"#,

@@ -43,6 +43,12 @@ const SUCCEEDED: &[&str] = &[
     "worker group successfully finished",
 ];
 
+/// What a user's own launcher says of a start that has ended: `attempt 1/3 exited with code 1`.
+static ENDED: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    pattern(
+        r"(?i)\battempt #?\d{1,4}(?:/\d{1,4})? (?:exited|ended|finished|failed|crashed)(?: with(?: exit)? (?:code|status) (?P<code>-?\d{1,4}))?\b",
+    )
+});
 /// Where torchrun's table shows an error, the number of the start is in the name of its file.
 static ATTEMPT: LazyLock<Option<Regex>> =
     LazyLock::new(|| pattern(r"^\s*error_file: \S*/attempt_(\d{1,4})/"));
@@ -50,7 +56,12 @@ static ATTEMPT: LazyLock<Option<Regex>> =
 impl Restart {
     /// Reads the next line. Returns true if a start of the job has ended there.
     pub(super) fn read(&mut self, text: &str) -> bool {
-        let has_failed = FAILED.iter().any(|words| text.contains(words));
+        let ended = ENDED.as_ref().filter(|_| text.contains("ttempt"));
+        let ended = ended.and_then(|line| line.captures(text));
+        let code = ended.map(|ended| ended.name("code").map(|code| code.as_str() == "0"));
+        let is_well = code == Some(Some(true));
+        let has_failed =
+            FAILED.iter().any(|words| text.contains(words)) || code == Some(Some(false));
         if has_failed {
             self.steps = Some(0);
             self.has_succeeded = false;
@@ -61,7 +72,7 @@ impl Restart {
         {
             self.attempt = found[1].parse().unwrap_or(0);
         }
-        if SUCCEEDED.iter().any(|words| text.contains(words)) {
+        if is_well || SUCCEEDED.iter().any(|words| text.contains(words)) {
             self.has_succeeded = self.steps.is_some();
         }
         has_failed
@@ -105,6 +116,15 @@ mod tests {
             "[default] worker group successfully finished. Waiting 300 seconds for other agents to finish."
         ));
         assert!(!is_one(3, "Root Cause (first observed failure):"));
+    }
+
+    #[test]
+    fn a_launcher_of_the_users_own_may_start_the_job_again() {
+        let mut restart = Restart::default();
+        assert!(restart.read("[driver] attempt 1/3 exited with code 1, restarting on n7"));
+        assert_eq!(restart.kept(), Kept::All);
+        assert!(!restart.read("[driver] attempt 2 exited with code 0"));
+        assert_eq!(restart.kept(), Kept::None);
     }
 
     #[test]

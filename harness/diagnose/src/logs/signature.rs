@@ -29,6 +29,10 @@ pub(super) fn signature(text: &str) -> Option<(u32, usize)> {
     if !beginning.contains(['r', 'R']) {
         return None;
     }
+    // `ncclras` lists ranks: `Rank 9 -- GPU 1 managed by process 41`.
+    if text.contains(" managed by process ") {
+        return None;
+    }
     let found = SIGNATURE.as_ref()?.captures(text)?;
     let rank = found["rank"].parse().ok().filter(|rank| *rank < RANKS)?;
     // An error may name a rank that is another.
@@ -95,6 +99,7 @@ mod tests {
             "step 3 of rank 2",
             "rank of this process: 0",
             "rankings 5",
+            "Rank 9 -- GPU 1 managed by process 41 on node 10.0.0.1",
             "RuntimeError: Rank 2, iteration 4: nan",
         ] {
             assert_eq!(signature(text), None, "{text}");

@@ -2,6 +2,7 @@
 
 use super::{Rules, line, odd};
 use crate::logs::logged::Logged;
+use crate::logs::rank_claims::ClaimedTwice;
 use allranks_model::diagnosis::rank_set;
 use allranks_model::diagnosis::rank_set::named;
 use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
@@ -16,18 +17,26 @@ impl Rules<'_> {
         }
         let counted = self.job.lines.bootstrap.twice.as_ref();
         let counted = counted.filter(|(_, of, _)| *of == self.job.least_size());
-        let (rank, facts) = match counted {
-            Some((rank, _, line)) => (*rank, vec![line.clone()]),
+        let (ranks, fact) = match counted {
+            Some((rank, _, line)) => (vec![*rank], line.clone()),
             None => {
-                let (rank, missing) = self.job.lines.rank_claims.twice()?;
+                let ClaimedTwice { ranks, missing } = self.job.lines.rank_claims.twice()?;
+                let names =
+                    |ranks: &[u32]| named(&ranks.iter().copied().map(Rank).collect::<Vec<_>>());
+                let (claimed, missing) = (names(&ranks), names(&missing));
+                let verb = if ranks.len() == 1 { "is" } else { "are" };
                 let fact =
-                    format!("two processes say that they are rank {rank}, and none is {missing}");
-                (rank, vec![fact])
+                    format!("{claimed} {verb} claimed by two processes, and {missing} by none");
+                (ranks, fact)
             }
         };
-        let summary = format!("two processes claim rank {rank}");
+        let ranks: Vec<Rank> = ranks.into_iter().map(Rank).collect();
+        let summary = match ranks.len() {
+            1 => format!("two processes claim {}", named(&ranks)),
+            _ => format!("two hosts claim the same ranks, {}", named(&ranks)),
+        };
         let (kind, confidence) = (HangKind::DuplicateRank, Confidence::Likely);
-        Some(self.diagnosis(kind, confidence, vec![Rank(rank)], summary, facts))
+        Some(self.diagnosis(kind, confidence, ranks, summary, vec![fact]))
     }
 
     /// Finds the ranks that say another number of ranks than most, where NCCL says that the numbers differ, or where the store has

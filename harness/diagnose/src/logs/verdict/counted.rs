@@ -127,15 +127,40 @@ impl Rules<'_> {
         own > 0 && others.iter().all(|other| created(*other) > own)
     }
 
-    /// Returns true if a rank timed out in a collective of the whole world, or a stack shows it in a collective, and so is past what it
-    /// has not come to.
+    /// Returns true if a rank timed out in a collective of the whole world, or is in one, and so is past what it has not come to.
     fn has_gone_on(&self, rank: Rank) -> bool {
         let logged = self.job.ranks.get(&rank.0);
         let is_in_collective = |logged: &Logged| {
             let step = logged.step();
-            let is_one = step.is_some_and(|step| matches!(step.nature, Nature::Collective(_)));
-            logged.log.has_call_stack && is_one
+            step.is_some_and(|step| matches!(step.nature, Nature::Collective(_)))
         };
         logged.is_some_and(|logged| logged.timed_out_work().is_some() || is_in_collective(logged))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::HangKind;
+    use crate::logs::verdict::said;
+
+    #[test]
+    fn a_rank_that_waits_in_a_collective_has_left_out_the_new_group() {
+        let counted = |rank: u32| {
+            format!(
+                "Waiting in store based barrier to initialize process group for rank: {rank}, key: store_based_barrier_key:2 (world_size=3, num_workers_joined=2, timeout=0:10:00)\n"
+            )
+        };
+        let came = [counted(0), counted(1)].concat();
+        let of = |line: &str| {
+            said(&format!(
+                "[rank2] init_process_group done\n{came}[rank2] {line}\n"
+            ))
+        };
+        assert_eq!(
+            of("ready, waiting for first batch broadcast from rank 0"),
+            (HangKind::GroupSkipped, vec![2])
+        );
+        assert_eq!(of("loading weights").1, [2]);
+        assert_ne!(of("loading weights").0, HangKind::GroupSkipped);
     }
 }

@@ -11,6 +11,7 @@ mod failure_table;
 mod group_creations;
 mod group_members;
 mod lagging;
+mod message_tags;
 mod message_timeouts;
 mod node;
 mod places;
@@ -81,6 +82,7 @@ pub(super) fn verdict(job: &Job) -> Option<Diagnosis> {
         .or_else(|| rules.left())
         .or_else(|| rules.ended_first())
         .or_else(|| rules.unresponsive())
+        .or_else(|| rules.message_tags())
         .or_else(|| rules.message_timeouts())
         .or_else(|| rules.silent())
         .or_else(|| rules.unsigned())
@@ -172,6 +174,7 @@ impl Rules<'_> {
             || self.mismatched().is_some()
             || self.claimed_sizes().is_some()
             || self.message_timeouts().is_some()
+            || self.message_tags().is_some()
             || self.stopped_processes().is_some()
             || self.at_debugger().is_some()
             || !self.job.lines.dead_workers.lines.ranks.is_empty()
