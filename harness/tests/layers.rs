@@ -38,6 +38,7 @@ const WATCH: &[&str] = &[
     "detector",
     "nodes",
     "attach",
+    "watcher",
 ];
 
 /// The crates of this workspace that a manifest names in a section, without the prefix `allranks-`.

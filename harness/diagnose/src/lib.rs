@@ -20,13 +20,12 @@
 //! | `common_rank` | the rank that all cycles of waiting ranks go through |
 //! | `keys` | which rank sets which keys of a store |
 //! | `cycle` | why ranks wait for each other |
-//! | `common_rank` | the one rank that is part of every cycle |
+//! | `tag_order` | whether the tags of a rank's messages go on as before |
 //! | `splits` | what the members of an all-to-all send and receive |
 //! | `counter` | a counter in a store that one rank has added to more or less often than the rest |
 //! | `unset_key` | a key in a store that all ranks wait for and none sets |
 //! | `failed_thread` | a thread that set keys of a store and has failed |
 //! | `other_key` | a key in a store that one rank waits for where all others wait for another |
-//! | `keys` | which ranks have still to set the store keys that others wait for |
 //! | `habit` | what a rank has always done at a place, until now |
 //! | `same_line` | which of its groups each rank calls a collective on at a line that all ranks run |
 //! | `other_group` | a call that is on another group than before |
@@ -65,6 +64,7 @@ mod rendezvous;
 mod same_line;
 mod seen;
 mod splits;
+mod tag_order;
 #[cfg(test)]
 mod tests;
 mod unset_key;

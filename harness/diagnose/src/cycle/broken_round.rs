@@ -39,7 +39,12 @@ pub(super) fn broken_round(evidence: &HangEvidence, cycle: &[Rank]) -> Option<Di
     let states = || cycle.iter().filter_map(|rank| evidence.rank(*rank));
     let left_out = || {
         let skipped = broken.skipped()?;
-        states().find_map(|other| Some((other, waits_for(other, state, skipped)?)))
+        let (waiting, event) =
+            states().find_map(|other| Some((other, waits_for(other, state, skipped)?)))?;
+        let messages = skipped.iter().filter_map(|event| as_message(&event.what));
+        let mut peers = messages.filter_map(|message| evidence.rank(message.peer?));
+        let is_alone = !peers.any(|peer| peer.rank != waiting.rank && departs(peer));
+        is_alone.then_some((waiting, event))
     };
     let (kind, summary) = if let Some((waiting, event)) = left_out() {
         let kind = match &event.what {
@@ -93,14 +98,7 @@ impl<'a> Break<'a> {
         if state.calls_by_threads {
             return None;
         }
-        let calls: Vec<&TraceEvent> = state.entered().filter(|event| is_call(event)).collect();
-        let mut known = HashMap::new();
-        let numbers: Vec<usize> = (calls.iter())
-            .map(|event| {
-                let next = known.len();
-                *known.entry(call_key(event)).or_insert(next)
-            })
-            .collect();
+        let (calls, numbers) = numbered_calls(state);
         (1..numbers.len()).find_map(|place| {
             let period = period_until(&numbers, place)?;
             let due = calls.get(place - period..place)?;
@@ -148,6 +146,30 @@ impl<'a> Break<'a> {
         let is_it = |event: &&TraceEvent| first.is_some_and(|first| is_same(event, first));
         state.entered().filter(is_it).count()
     }
+}
+
+/// Returns the calls of a rank that rounds are made of, and for each a number that is the same for the same call of a round.
+fn numbered_calls(state: &RankState) -> (Vec<&TraceEvent>, Vec<usize>) {
+    let calls: Vec<&TraceEvent> = state.entered().filter(|event| is_call(event)).collect();
+    let mut known = HashMap::new();
+    let numbers = (calls.iter())
+        .map(|event| {
+            let next = known.len();
+            *known.entry(call_key(event)).or_insert(next)
+        })
+        .collect();
+    (calls, numbers)
+}
+
+/// Returns true if a rank does not keep its rounds either, although its calls have come in such an order before: it may do together with
+/// another one what that one does.
+fn departs(state: &RankState) -> bool {
+    let (_, numbers) = numbered_calls(state);
+    (1..numbers.len()).any(|place| {
+        habit_until(&numbers, place).is_some_and(|(period, _)| {
+            place + LAST * period >= numbers.len() && numbers[place] != numbers[place - period]
+        })
+    })
 }
 
 /// Returns how often a rank has made the call that it has made most.
@@ -209,6 +231,16 @@ fn is_same(one: &TraceEvent, other: &TraceEvent) -> bool {
 /// come after the one before it in these rounds, nor earlier, unless they are by far the most of all calls: what comes before them is how
 /// the program begins.
 fn period_until(numbers: &[usize], place: usize) -> Option<usize> {
+    let (period, length) = habit_until(numbers, place)?;
+    let begun = place - length;
+    let is_pair = |index: usize| numbers[index - 1..=index] == numbers[place - 1..=place];
+    let is_known =
+        (begun + 1..place).any(is_pair) || length < BEGINNING * begun && (1..=begun).any(is_pair);
+    (!is_known).then_some(period)
+}
+
+/// Returns the shortest number of calls that make a round before a place, and how many calls keep to it; `None` without a habit.
+fn habit_until(numbers: &[usize], place: usize) -> Option<(usize, usize)> {
     let repeated = |period: usize| {
         let back = (period..place).rev();
         let same = back.take_while(|index| numbers[*index] == numbers[index - period]);
@@ -216,12 +248,7 @@ fn period_until(numbers: &[usize], place: usize) -> Option<usize> {
     };
     let mut periods = (1..=place / ROUNDS).map(|period| (period, repeated(period)));
     let is_habit = |length: usize, period: usize| length >= CALLS && length >= ROUNDS * period;
-    let (period, length) = periods.find(|(period, length)| is_habit(*length, *period))?;
-    let begun = place - length;
-    let is_pair = |index: usize| numbers[index - 1..=index] == numbers[place - 1..=place];
-    let is_known =
-        (begun + 1..place).any(is_pair) || length < BEGINNING * begun && (1..=begun).any(is_pair);
-    (!is_known).then_some(period)
+    periods.find(|(period, length)| is_habit(*length, *period))
 }
 
 /// Returns true if a call is not the first that was due but a later one of the round, or a message from a line of the round with a peer
@@ -348,6 +375,37 @@ mod tests {
         let ranks = |rounds: usize| strips(true, [rounds; 4], last(rounds));
         assert_eq!(verdict(ranks(15)), of_messages(&[2]));
         assert_ne!(verdict(ranks(1)).1, [2]);
+    }
+
+    #[test]
+    fn a_rank_that_breaks_its_rounds_as_its_peer_does_is_not_named() {
+        // Four microbatches go down three stages and come back. In the last round the second stage returns one at once.
+        let at = "pipe.py:9";
+        let send = |peer: u32| (at, message(true, peer, 0));
+        let recv = |peer: u32| (at, message(false, peer, 0));
+        let round = |calls: &[Call]| vec![calls.to_vec(); 4].concat();
+        let stage = |number: u32, forth: &[Call], back: &[Call], last: &[Call]| {
+            let rounds = vec![[round(forth), round(back)].concat(); 4].concat();
+            rank(number, [rounds, last.to_vec()].concat())
+        };
+        let ranks = |first: &[Call]| {
+            vec![
+                stage(0, &[send(1)], &[recv(1)], first),
+                stage(
+                    1,
+                    &[recv(0), send(2)],
+                    &[recv(2), send(0)],
+                    &[recv(0), send(2), send(0), recv(2)],
+                ),
+                stage(2, &[recv(1)], &[send(1)], &[recv(1), recv(1)]),
+            ]
+        };
+        // The first stage waits for what it sends, and has sent all four.
+        let all = [send(1), send(1), send(1), send(1)];
+        assert_eq!(verdict(ranks(&all)), of_messages(&[1]));
+        // Or it has taken one back before it sent more, as the second stage does.
+        let other = [send(1), recv(1), send(1), send(1)];
+        assert_ne!(verdict(ranks(&other)).1, [1]);
     }
 
     #[test]

@@ -4,6 +4,7 @@ use crate::conclude;
 use crate::evidence::{EventKind, HangEvidence, Message, RankState, named};
 use crate::habit;
 use crate::messages::{answers, as_message, awaited, messages, sides};
+use crate::tag_order::goes_on;
 use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
 use allranks_model::names::Rank;
 
@@ -66,7 +67,10 @@ pub(super) fn unmatched(evidence: &HangEvidence, state: &RankState) -> Option<Di
     let mut culprits: Vec<Rank> = match &changes {
         [Some(_), None] => vec![state.rank],
         [None, Some(_)] => vec![other.rank],
-        _ => match_no_one(evidence, state, other),
+        _ => match tags_differ(state, other, expected) {
+            Some(rank) => vec![rank],
+            None => match_no_one(evidence, state, other),
+        },
     };
     culprits.sort_unstable();
     let places = [state, other].map(RankState::place_of_rank);
@@ -82,6 +86,27 @@ pub(super) fn unmatched(evidence: &HangEvidence, state: &RankState) -> Option<Di
         summary,
     );
     Some(verdict.because(facts))
+}
+
+/// Returns the one of two ranks whose tags of the messages between them do not go on as before, while those of the other one do; `None` if
+/// their tags tell nothing. `like` is the last of these messages of the one.
+fn tags_differ(one: &RankState, other: &RankState, like: &Message) -> Option<Rank> {
+    let tags = |state: &RankState, peer: Rank, sends: bool| -> Vec<u64> {
+        let is_between = |own: &&Message| {
+            own.group == like.group && own.sends == sends && own.peer == Some(peer)
+        };
+        messages(state)
+            .filter(is_between)
+            .map(|own| own.tag.into())
+            .collect()
+    };
+    let own = goes_on(&tags(one, other.rank, like.sends))?;
+    let theirs = goes_on(&tags(other, one.rank, !like.sends))?;
+    match (own, theirs) {
+        (true, false) => Some(other.rank),
+        (false, true) => Some(one.rank),
+        _ => None,
+    }
 }
 
 /// Returns the one of two ranks whose messages match those of a third rank as little as each other's, while the other one has matching
@@ -234,6 +259,45 @@ mod tests {
             rank(number, [events, vec![waits]].concat())
         };
         (0..4).zip(steps).map(state).collect()
+    }
+
+    #[test]
+    fn a_rank_whose_tags_begin_anew_is_named() {
+        // A row exchanges under the number of the round. Of the last one, a rank has sent what it sends, and waits for one neighbour.
+        let strip = |number: u32, rounds: u32, last: u32, awaited: u32| {
+            let near = [
+                number.checked_sub(1),
+                Some(number + 1).filter(|one| *one < 4),
+            ];
+            let near: Vec<u32> = near.into_iter().flatten().collect();
+            let all =
+                |sends: bool, tag: u32| near.iter().map(move |peer| message(sends, *peer, tag));
+            let mut events: Vec<EventKind> = (1..=rounds)
+                .flat_map(|tag| all(true, tag).chain(all(false, tag)))
+                .collect();
+            events.extend(all(true, last));
+            let before = near.iter().take_while(|peer| **peer != awaited);
+            events.extend(before.map(|peer| message(false, *peer, last)));
+            events.push(message(false, awaited, last));
+            rank(number, events)
+        };
+        let named = |odd: u32| (HangKind::MessageUnmatched, vec![odd], Confidence::Likely);
+        // Rank 2 has begun to count from 1.
+        let ranks = [
+            strip(0, 6, 7, 1),
+            strip(1, 5, 6, 2),
+            strip(2, 5, 1, 1),
+            strip(3, 5, 6, 2),
+        ];
+        assert_eq!(verdict(ranks.to_vec()), named(2));
+        // Rank 1 has left numbers out.
+        let ranks = [
+            strip(0, 5, 6, 1),
+            strip(1, 5, 9, 0),
+            strip(2, 5, 6, 1),
+            strip(3, 6, 7, 2),
+        ];
+        assert_eq!(verdict(ranks.to_vec()), named(1));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Tests from call traces to verdicts, without a process.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
@@ -52,6 +52,7 @@ fn view<'a>(ranks: &'a Ranks<'a>, hosts: &'a mut Hosts, still: Duration) -> Worl
         is_ours: &|_| false,
         hosts,
         still,
+        receiving: BTreeSet::new(),
     }
 }
 

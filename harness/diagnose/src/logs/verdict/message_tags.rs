@@ -1,11 +1,9 @@
 //! The verdict by the tags of messages that ranks have written down.
 
 use super::Rules;
+use crate::tag_order::{LEAST, goes_on};
 use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
 use allranks_model::names::Rank;
-
-/// Tags between two ranks from which the step from one to the next is known.
-const LEAST: usize = 3;
 
 /// A rank that waits for a message which its peer has not sent.
 struct Unmatched<'a> {
@@ -80,17 +78,6 @@ fn ends(tags: &[u64]) -> String {
     let last = &tags[tags.len().saturating_sub(LEAST)..];
     let last: Vec<String> = last.iter().map(u64::to_string).collect();
     last.join(", ")
-}
-
-/// Returns whether the last tag is as far from the one before as each of those before was; `None` if these have no common step.
-fn goes_on(tags: &[u64]) -> Option<bool> {
-    if tags.len() < LEAST {
-        return None;
-    }
-    let mut steps = tags.windows(2).map(|pair| pair[1].wrapping_sub(pair[0]));
-    let last = steps.next_back()?;
-    let usual = steps.next()?;
-    steps.all(|step| step == usual).then_some(last == usual)
 }
 
 #[cfg(test)]

@@ -22,6 +22,9 @@ pub struct RankMoves {
     pub moves: u64,
     /// The lines of its own code that its main thread is at, and the threads that this one waits for.
     pub places: Vec<String>,
+    /// How often its main thread has waited for data at a connection of the program's own, of which some comes each time but the last;
+    /// `None` if it waits at none.
+    pub receives: Option<u64>,
     pub is_stopped: bool,
     pub is_gone: bool,
 }
@@ -33,6 +36,19 @@ fn places(call_trace: &CallTrace) -> Vec<String> {
     own.chain(threads).collect()
 }
 
+/// Returns true if a rank's main thread waits for data at a connection of the program's own.
+fn is_at_connection(call_trace: &CallTrace) -> bool {
+    let own = call_trace.own.as_ref();
+    own.is_some_and(|own| own.connection.is_some())
+}
+
+/// Returns how often the main thread of a process has waited for something; `None` if that cannot be told.
+fn main_thread_waits(pid: u32) -> Option<u64> {
+    allranks_host::threads(pid)
+        .first()
+        .map(|thread| thread.waits)
+}
+
 impl RankMoves {
     /// Describes a rank as it is now.
     pub fn of(process: &RankProcess) -> Self {
@@ -41,6 +57,9 @@ impl RankMoves {
             pid: process.pid,
             moves: call_trace.map_or(0, CallTrace::progress),
             places: call_trace.map_or_else(Vec::new, places),
+            receives: call_trace
+                .filter(|call_trace| is_at_connection(call_trace))
+                .and_then(|_| main_thread_waits(process.pid)),
             is_stopped: process.activity == Some(Activity::Stopped),
             is_gone: process.activity == Some(Activity::Gone),
         }

@@ -1,6 +1,6 @@
 //! Decides when hang evidence of one world is reported: what has moved in it, what is proved of it, and what was reported last.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use super::event::Event;
@@ -34,6 +34,8 @@ pub struct WorldDetector {
     moved: Instant,
     /// When any rank last began or ended a call, started, or ended.
     called: Instant,
+    /// When data last came to a rank's main thread at a connection of the program's own.
+    received: BTreeMap<Rank, Instant>,
     /// Whether the endpoints that its ranks dial can be reached.
     reach: Reach,
     /// What the processes below its ranks do, once nothing has moved for the patience.
@@ -68,6 +70,7 @@ impl WorldDetector {
             last: BTreeMap::new(),
             moved: Instant::now(),
             called: Instant::now(),
+            received: BTreeMap::new(),
             reach: Reach::default(),
             below: Below::default(),
             proof: None,
@@ -127,6 +130,7 @@ impl WorldDetector {
             is_ours,
             hosts,
             still,
+            receiving: self.receiving(),
         };
         let mut report = None;
         // A rank at the end of its program, or after all others, makes no call, and may be deadlocked.
@@ -175,6 +179,12 @@ impl WorldDetector {
         if !traces.values().map(calls).eq(self.last.values().map(calls)) {
             self.called = now;
         }
+        for (rank, trace) in &traces {
+            let before = self.last.get(rank).and_then(|before| before.receives);
+            if trace.receives.is_some() && before.is_some() && before != trace.receives {
+                self.received.insert(*rank, now);
+            }
+        }
         if traces != self.last {
             self.last = traces;
             self.moved = now;
@@ -182,6 +192,13 @@ impl WorldDetector {
         let stopped = self.last.iter().filter(|(_, trace)| trace.is_stopped);
         let since = |rank: &Rank| self.stopped.get(rank).copied().unwrap_or(now);
         self.stopped = stopped.map(|(rank, _)| (*rank, since(rank))).collect();
+    }
+
+    /// Returns the ranks to whose main threads data has come within the patience.
+    fn receiving(&self) -> BTreeSet<Rank> {
+        let received = self.received.iter();
+        let of_late = received.filter(|(_, at)| at.elapsed() < self.patience);
+        of_late.map(|(rank, _)| *rank).collect()
     }
 
     /// Drops the last report once ranks have moved since. Returns what must be reported about it. `since`: since when nothing has
@@ -406,6 +423,7 @@ impl WorldDetector {
             is_ours,
             hosts,
             still: self.still(ranks),
+            receiving: self.receiving(),
         };
         best(&mut view, &mut self.reach).map(|(verdict, _)| verdict)
     }

@@ -23,7 +23,7 @@ pub fn evidence(view: &mut WorldView<'_>, assume_whole: bool) -> Option<HangEvid
     let mut evidence = evidence_of_ranks(ranks, view.hosts, view.still, is_whole)?;
     evidence.foreign_listeners = foreign_listeners(view.is_ours, &evidence);
     file_locks::note_waits(&mut evidence, ranks);
-    connections::note_waits(&mut evidence, ranks);
+    connections::note_waits(&mut evidence, ranks, &view.receiving);
     shared_memory::note_waits(&mut evidence, ranks);
     deadlock::note(&mut evidence, ranks);
     Some(evidence)

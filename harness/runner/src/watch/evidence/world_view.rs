@@ -1,5 +1,6 @@
 //! What one look sees of a world.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::watch::endpoints::hosts::Hosts;
@@ -18,4 +19,6 @@ pub struct WorldView<'a> {
     pub hosts: &'a mut Hosts,
     /// For how long nothing has moved.
     pub still: Duration,
+    /// Ranks to whose main threads data has come of late, at connections of the program's own.
+    pub receiving: BTreeSet<Rank>,
 }

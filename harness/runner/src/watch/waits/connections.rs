@@ -1,5 +1,6 @@
 //! Finds ranks that wait for an answer at a connection whose other end another rank has.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
 use crate::watch::ranks::rank_process::RankProcess;
@@ -8,8 +9,13 @@ use allranks_model::names::Rank;
 
 /// Replaces code of a rank's own by a wait for another rank, where the rank waits, by its call trace, for data at a connection whose other
 /// end the other rank has or, before it has accepted the connection, listens at. It is not proved: a thread of the other rank's may answer.
-pub fn note_waits(evidence: &mut HangEvidence, ranks: &[(Rank, &RankProcess)]) {
-    for (rank, process) in ranks {
+/// One does where data comes, so ranks that are `receiving` are left out.
+pub fn note_waits(
+    evidence: &mut HangEvidence,
+    ranks: &[(Rank, &RankProcess)],
+    receiving: &BTreeSet<Rank>,
+) {
+    for (rank, process) in ranks.iter().filter(|(rank, _)| !receiving.contains(rank)) {
         let mut states = evidence.ranks.iter_mut();
         if let Some(state) = states.find(|state| state.rank == *rank && is_own(state))
             && let Some((own, other)) = connection_of(process)

@@ -1,17 +1,16 @@
 //! Starts a command, looks at it again and again, and ends with it.
 
+mod wakers;
+
 use std::io;
 
-use rustix::process::Signal;
-use tokio::signal::unix::{self, SignalKind, signal};
-use tokio::time::{Interval, MissedTickBehavior, interval};
-
-use super::command::program::Program;
-use super::command::settings::{Ending, Settings};
-use super::detector::event::Event;
-use super::detector::monitor::{Monitor, PERIOD};
-use super::nodes::evidence_files::{EVIDENCE_LOOKS, EvidenceFiles};
-use super::nodes::shared_job::SharedJob;
+use crate::watch::command::program::Program;
+use crate::watch::command::settings::{Ending, Settings};
+use crate::watch::detector::event::Event;
+use crate::watch::detector::monitor::Monitor;
+use crate::watch::nodes::evidence_files::{EVIDENCE_LOOKS, EvidenceFiles};
+use crate::watch::nodes::shared_job::SharedJob;
+use wakers::{Wake, Wakers};
 
 /// Runs the command to its end and tells what is seen of it.
 ///
@@ -39,48 +38,6 @@ pub async fn watch(settings: &Settings, tell: &mut dyn FnMut(Event)) -> io::Resu
                     return Ok(watcher.kill(1, Ending::Verdict).await);
                 }
             }
-        }
-    }
-}
-
-/// What the watcher has to react to.
-enum Wake {
-    /// The command has ended, with this exit code; an error if its end cannot be known.
-    Ended(io::Result<u8>),
-    /// The watcher has got a signal that asks it to end.
-    Signal(Signal),
-    /// It is time for the next look.
-    Tick,
-}
-
-/// What wakes the watcher besides the end of the command.
-struct Wakers {
-    interrupt: unix::Signal,
-    terminate: unix::Signal,
-    hangup: unix::Signal,
-    ticks: Interval,
-}
-
-impl Wakers {
-    fn new() -> io::Result<Self> {
-        let mut ticks = interval(PERIOD);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        Ok(Self {
-            interrupt: signal(SignalKind::interrupt())?,
-            terminate: signal(SignalKind::terminate())?,
-            hangup: signal(SignalKind::hangup())?,
-            ticks,
-        })
-    }
-
-    /// Waits for what comes next.
-    async fn next(&mut self, program: &mut Program) -> Wake {
-        tokio::select! {
-            code = program.wait() => Wake::Ended(code),
-            _ = self.interrupt.recv() => Wake::Signal(Signal::INT),
-            _ = self.terminate.recv() => Wake::Signal(Signal::TERM),
-            _ = self.hangup.recv() => Wake::Signal(Signal::HUP),
-            _ = self.ticks.tick() => Wake::Tick,
         }
     }
 }
