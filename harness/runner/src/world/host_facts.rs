@@ -53,6 +53,9 @@ pub struct HostFacts {
     pub foreign_listeners: Vec<ForeignListener>,
     /// Endpoints at which no rank can be reached, each with the reason.
     pub endpoints_without_listener: Vec<(String, String)>,
+    /// True if a rank was ready to run for much of the time since the last such facts, and was not let; false also where the host does
+    /// not tell.
+    pub is_machine_busy: bool,
 }
 
 /// Answers a query. May take seconds, because names are resolved and listeners are given time to send something.
@@ -66,6 +69,7 @@ pub fn facts(query: &HostQuery) -> HostFacts {
             .iter()
             .filter_map(endpoints_without_listener)
             .collect(),
+        is_machine_busy: false,
     }
 }
 

@@ -51,6 +51,8 @@ pub struct WorldRunner<'a> {
     imported: ProcessorTimes,
     /// When something moved last, in the state machine's time, and the ranks' processor times soon after.
     early: Option<(Duration, NotedTimes)>,
+    /// The ranks' processor times when the host was last asked for facts; none before.
+    looked: Option<NotedTimes>,
     /// How many times more time was given.
     extensions: u32,
     /// How long a rank was at most ready to run, and was not let, when the initialisation began; none before.
@@ -74,6 +76,7 @@ impl<'a> WorldRunner<'a> {
             clock: WorldClock::new(Instant::now()),
             imported: ProcessorTimes::default(),
             early: None,
+            looked: None,
             extensions: 0,
             waited_before_init: None,
             waited_in_init: None,
@@ -125,7 +128,8 @@ impl<'a> WorldRunner<'a> {
                         Action::Kill(rank) => self.world.kill(rank),
                         Action::AskHost(query) => {
                             let asked = Instant::now();
-                            let facts = self.world.facts(&query).await;
+                            let mut facts = self.world.facts(&query).await;
+                            facts.is_machine_busy = self.has_kept_ranks_waiting();
                             self.clock.exclude_since(asked, Instant::now());
                             events.push_back(Event::Host(facts));
                         }
@@ -343,6 +347,16 @@ impl<'a> WorldRunner<'a> {
     /// Returns the ranks' processor times; zero for ranks on other hosts.
     fn processor_times(&self) -> ProcessorTimes {
         ProcessorTimes::of(&self.roots())
+    }
+
+    /// Returns true if a rank was ready to run for much of the time since the host was last asked for facts, and others ran.
+    fn has_kept_ranks_waiting(&mut self) -> bool {
+        let times = block_in_place(|| self.processor_times());
+        let before = self.looked.replace(NotedTimes::now(times));
+        before.is_some_and(|before| {
+            let (passed, since) = before.since(times);
+            since.was_kept_waiting(passed)
+        })
     }
 
     /// Returns a rank's processor times; zero for one on another host.

@@ -146,14 +146,17 @@ impl WorldState<'_> {
         wanted: Wanted,
         facts: HostFacts,
     ) -> Result<(), Stop> {
+        let is_machine_busy = facts.is_machine_busy;
         let diagnosis = self.diagnosis(states, facts);
         let hang =
             |diagnosis: Diagnosis| Err(Stop::Failed(WorldFailure::Hang(Box::new(diagnosis))));
         match wanted {
-            Wanted::HangCheck => match self.hang_checks.accept(diagnosis, self.now) {
-                Some(verdict) => hang(verdict),
-                None => Ok(()),
-            },
+            Wanted::HangCheck => {
+                let verdict = self
+                    .hang_checks
+                    .accept(diagnosis, self.now, is_machine_busy);
+                verdict.map_or(Ok(()), hang)
+            }
             Wanted::Deadline => hang(diagnosis),
             Wanted::Failure(failure) => {
                 self.note_failure(&failure, Some(diagnosis));
