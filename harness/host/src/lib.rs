@@ -37,4 +37,4 @@ pub use processor_time::processor_times_below;
 pub use python_command::python_command;
 pub use shared_file::{SharedFile, shared_files};
 pub use tagged_processes::{TaggedProcess, members};
-pub use thread::{Thread, threads};
+pub use thread::{Thread, main_thread, threads};

@@ -18,6 +18,19 @@ pub struct Thread {
 }
 
 impl Thread {
+    #[cfg(target_os = "linux")]
+    fn of(task: &procfs::process::Task) -> Option<Self> {
+        let (stat, status) = (task.stat().ok()?, task.status().ok()?);
+        Some(Self {
+            id: task.tid.cast_unsigned(),
+            name: stat.comm,
+            state: stat.state,
+            waits: status.voluntary_ctxt_switches?,
+            preemptions: status.nonvoluntary_ctxt_switches?,
+            ticks: stat.utime + stat.stime,
+        })
+    }
+
     /// Returns true if it has not run between `before` and now: what it was in then, it is in now.
     #[must_use]
     pub fn has_slept_since(&self, before: &Self) -> bool {
@@ -46,26 +59,29 @@ pub fn threads(pid: u32) -> Vec<Thread> {
     use procfs::process::Process;
 
     let tasks = Process::new(pid.cast_signed()).and_then(|process| process.tasks());
-    let one = |task: procfs::process::Task| {
-        let (stat, status) = (task.stat().ok()?, task.status().ok()?);
-        let id = task.tid.cast_unsigned();
-        Some(Thread {
-            id,
-            name: stat.comm,
-            state: stat.state,
-            waits: status.voluntary_ctxt_switches?,
-            preemptions: status.nonvoluntary_ctxt_switches?,
-            ticks: stat.utime + stat.stime,
-        })
-    };
     let mut threads: Vec<Thread> = tasks
         .into_iter()
         .flatten()
         .flatten()
-        .filter_map(one)
+        .filter_map(|task| Thread::of(&task))
         .collect();
     threads.sort_by_key(|thread| (thread.id != pid, thread.id));
     threads
+}
+
+/// Returns the main thread of a process; `None` if it is gone, or may not be looked at; Linux only.
+#[cfg(target_os = "linux")]
+#[must_use]
+pub fn main_thread(pid: u32) -> Option<Thread> {
+    let process = procfs::process::Process::new(pid.cast_signed()).ok()?;
+    Thread::of(&process.task_main_thread().ok()?)
+}
+
+/// Returns the main thread of a process; `None` if it is gone, or may not be looked at; Linux only.
+#[cfg(not(target_os = "linux"))]
+#[must_use]
+pub fn main_thread(_pid: u32) -> Option<Thread> {
+    None
 }
 
 /// Returns the threads of a process, the main thread first. Empty if it is gone, or may not be looked at; Linux only.
@@ -102,6 +118,7 @@ mod tests {
             }
         };
         assert_eq!(before.id, sleeper.id());
+        assert_eq!(main_thread(sleeper.id()).unwrap().id, before.id);
         let before = first(poller.id()).unwrap();
         while first(poller.id()).unwrap().has_slept_since(&before) {
             std::thread::sleep(Duration::from_millis(20));

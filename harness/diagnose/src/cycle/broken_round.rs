@@ -161,8 +161,7 @@ fn numbered_calls(state: &RankState) -> (Vec<&TraceEvent>, Vec<usize>) {
     (calls, numbers)
 }
 
-/// Returns true if a rank does not keep its rounds either, although its calls have come in such an order before: it may do together with
-/// another one what that one does.
+/// Returns true if the last calls of a rank are not those that its rounds ask for, also where calls have come in this order before.
 fn departs(state: &RankState) -> bool {
     let (_, numbers) = numbered_calls(state);
     (1..numbers.len()).any(|place| {

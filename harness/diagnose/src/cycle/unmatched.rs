@@ -4,7 +4,7 @@ use crate::conclude;
 use crate::evidence::{EventKind, HangEvidence, Message, RankState, named};
 use crate::habit;
 use crate::messages::{answers, as_message, awaited, messages, sides};
-use crate::tag_order::goes_on;
+use crate::tag_order::odd_one;
 use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
 use allranks_model::names::Rank;
 
@@ -88,8 +88,7 @@ pub(super) fn unmatched(evidence: &HangEvidence, state: &RankState) -> Option<Di
     Some(verdict.because(facts))
 }
 
-/// Returns the one of two ranks whose tags of the messages between them do not go on as before, while those of the other one do; `None` if
-/// their tags tell nothing. `like` is the last of these messages of the one.
+/// Returns the [`odd_one`] of two ranks by their messages with each other. `like` is the last of these messages of the one.
 fn tags_differ(one: &RankState, other: &RankState, like: &Message) -> Option<Rank> {
     let tags = |state: &RankState, peer: Rank, sends: bool| -> Vec<u64> {
         let is_between = |own: &&Message| {
@@ -100,13 +99,9 @@ fn tags_differ(one: &RankState, other: &RankState, like: &Message) -> Option<Ran
             .map(|own| own.tag.into())
             .collect()
     };
-    let own = goes_on(&tags(one, other.rank, like.sends))?;
-    let theirs = goes_on(&tags(other, one.rank, !like.sends))?;
-    match (own, theirs) {
-        (true, false) => Some(other.rank),
-        (false, true) => Some(one.rank),
-        _ => None,
-    }
+    let own = tags(one, other.rank, like.sends);
+    let theirs = tags(other, one.rank, !like.sends);
+    odd_one((one.rank, &own), (other.rank, &theirs))
 }
 
 /// Returns the one of two ranks whose messages match those of a third rank as little as each other's, while the other one has matching

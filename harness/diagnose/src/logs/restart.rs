@@ -46,7 +46,7 @@ const SUCCEEDED: &[&str] = &[
 /// What a user's own launcher says of a start that has ended: `attempt 1/3 exited with code 1`.
 static ENDED: LazyLock<Option<Regex>> = LazyLock::new(|| {
     pattern(
-        r"(?i)\battempt #?\d{1,4}(?:/\d{1,4})? (?:exited|ended|finished|failed|crashed)(?: with(?: exit)? (?:code|status) (?P<code>-?\d{1,4}))?\b",
+        r"(?i)\battempt #?\d{1,4}(?:/\d{1,4})? (?:exited|ended|finished|failed|crashed) with(?: exit)? (?:code|status) (-?\d{1,4})\b",
     )
 });
 /// Where torchrun's table shows an error, the number of the start is in the name of its file.
@@ -58,10 +58,9 @@ impl Restart {
     pub(super) fn read(&mut self, text: &str) -> bool {
         let ended = ENDED.as_ref().filter(|_| text.contains("ttempt"));
         let ended = ended.and_then(|line| line.captures(text));
-        let code = ended.map(|ended| ended.name("code").map(|code| code.as_str() == "0"));
-        let is_well = code == Some(Some(true));
-        let has_failed =
-            FAILED.iter().any(|words| text.contains(words)) || code == Some(Some(false));
+        let ended_well = ended.map(|ended| &ended[1] == "0");
+        let says = |all: &[&str]| all.iter().any(|words| text.contains(words));
+        let has_failed = says(FAILED) || ended_well == Some(false);
         if has_failed {
             self.steps = Some(0);
             self.has_succeeded = false;
@@ -72,7 +71,7 @@ impl Restart {
         {
             self.attempt = found[1].parse().unwrap_or(0);
         }
-        if is_well || SUCCEEDED.iter().any(|words| text.contains(words)) {
+        if says(SUCCEEDED) || ended_well == Some(true) {
             self.has_succeeded = self.steps.is_some();
         }
         has_failed

@@ -1,6 +1,7 @@
 //! Verdicts by what processes claim of their rank and their world, where NCCL or the other processes contradict them.
 
 use super::{Rules, line, odd};
+use crate::evidence::verb;
 use crate::logs::logged::Logged;
 use crate::logs::rank_claims::ClaimedTwice;
 use allranks_model::diagnosis::rank_set;
@@ -18,19 +19,20 @@ impl Rules<'_> {
         let counted = self.job.lines.bootstrap.twice.as_ref();
         let counted = counted.filter(|(_, of, _)| *of == self.job.least_size());
         let (ranks, fact) = match counted {
-            Some((rank, _, line)) => (vec![*rank], line.clone()),
+            Some((rank, _, line)) => (vec![Rank(*rank)], line.clone()),
             None => {
                 let ClaimedTwice { ranks, missing } = self.job.lines.rank_claims.twice()?;
-                let names =
-                    |ranks: &[u32]| named(&ranks.iter().copied().map(Rank).collect::<Vec<_>>());
-                let (claimed, missing) = (names(&ranks), names(&missing));
-                let verb = if ranks.len() == 1 { "is" } else { "are" };
-                let fact =
-                    format!("{claimed} {verb} claimed by two processes, and {missing} by none");
+                let [ranks, missing] =
+                    [ranks, missing].map(|all| all.into_iter().map(Rank).collect::<Vec<_>>());
+                let fact = format!(
+                    "{} {} claimed by two processes, and {} by none",
+                    named(&ranks),
+                    verb(&ranks, "is", "are"),
+                    named(&missing)
+                );
                 (ranks, fact)
             }
         };
-        let ranks: Vec<Rank> = ranks.into_iter().map(Rank).collect();
         let summary = match ranks.len() {
             1 => format!("two processes claim {}", named(&ranks)),
             _ => format!("two hosts claim the same ranks, {}", named(&ranks)),

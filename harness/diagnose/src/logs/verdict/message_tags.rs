@@ -1,7 +1,7 @@
 //! The verdict by the tags of messages that ranks have written down.
 
 use super::Rules;
-use crate::tag_order::{LEAST, goes_on};
+use crate::tag_order::{LEAST, odd_one};
 use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
 use allranks_model::names::Rank;
 
@@ -42,7 +42,7 @@ impl Rules<'_> {
             ),
         ];
         let (kind, confidence) = (HangKind::MessageUnmatched, Confidence::Likely);
-        Some(self.diagnosis(kind, confidence, vec![Rank(culprit)], summary, facts))
+        Some(self.diagnosis(kind, confidence, vec![culprit], summary, facts))
     }
 
     /// Returns the message that a rank waits for, if its peer has sent it as many messages, and not this one.
@@ -63,13 +63,12 @@ impl Rules<'_> {
 }
 
 impl Unmatched<'_> {
-    /// Returns the one of the two whose tags do not go on as before; `None` if those of both do, or of neither.
-    fn culprit(&self) -> Option<u32> {
-        match (goes_on(self.received)?, goes_on(self.sent)?) {
-            (true, false) => Some(self.peer),
-            (false, true) => Some(self.rank),
-            _ => None,
-        }
+    /// Returns the [`odd_one`] of the two.
+    fn culprit(&self) -> Option<Rank> {
+        odd_one(
+            (Rank(self.rank), self.received),
+            (Rank(self.peer), self.sent),
+        )
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::watch::evidence::world_view::Ranks;
 use crate::watch::ranks::rank_process::RankProcess;
 use crate::watch::trace::call_trace::CallTrace;
-use allranks_host::Activity;
+use allranks_host::{Activity, main_thread};
 use allranks_model::names::Rank;
 
 /// Time without a move of the ranks that a proof blames after which it is reported, and in a call after which that call holds a rank.
@@ -22,8 +22,8 @@ pub struct RankMoves {
     pub moves: u64,
     /// The lines of its own code that its main thread is at, and the threads that this one waits for.
     pub places: Vec<String>,
-    /// How often its main thread has waited for data at a connection of the program's own, of which some comes each time but the last;
-    /// `None` if it waits at none.
+    /// Number of times that its main thread has begun to wait, while it waits for data at a connection of the program's own: each part of
+    /// the data that comes adds one. `None` if it waits at none.
     pub receives: Option<u64>,
     pub is_stopped: bool,
     pub is_gone: bool,
@@ -42,13 +42,6 @@ fn is_at_connection(call_trace: &CallTrace) -> bool {
     own.is_some_and(|own| own.connection.is_some())
 }
 
-/// Returns how often the main thread of a process has waited for something; `None` if that cannot be told.
-fn main_thread_waits(pid: u32) -> Option<u64> {
-    allranks_host::threads(pid)
-        .first()
-        .map(|thread| thread.waits)
-}
-
 impl RankMoves {
     /// Describes a rank as it is now.
     pub fn of(process: &RankProcess) -> Self {
@@ -59,7 +52,8 @@ impl RankMoves {
             places: call_trace.map_or_else(Vec::new, places),
             receives: call_trace
                 .filter(|call_trace| is_at_connection(call_trace))
-                .and_then(|_| main_thread_waits(process.pid)),
+                .and_then(|_| main_thread(process.pid))
+                .map(|thread| thread.waits),
             is_stopped: process.activity == Some(Activity::Stopped),
             is_gone: process.activity == Some(Activity::Gone),
         }

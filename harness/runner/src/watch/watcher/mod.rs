@@ -44,18 +44,24 @@ pub async fn watch(settings: &Settings, tell: &mut dyn FnMut(Event)) -> io::Resu
 
 /// A command that runs, and what is seen of it.
 struct Watcher<'a> {
+    /// True if a verdict ends the command.
     kill_on_verdict: bool,
+    /// Takes what is to be reported.
     tell: &'a mut dyn FnMut(Event),
     program: Program,
     monitor: Monitor,
     evidence: EvidenceFiles<'a>,
     /// What the watches of the job's other nodes know; `None` if this one judges alone.
     shared: Option<SharedJob>,
+    /// Number of looks since the start, if there are such watches.
     looks: u32,
 }
 
 impl<'a> Watcher<'a> {
-    /// Starts the command.
+    /// Starts the command, and joins the watches of the job's other nodes if the settings name a folder that they share.
+    ///
+    /// # Errors
+    /// The command cannot be started, or that folder cannot be written to.
     fn start(settings: &'a Settings, tell: &'a mut dyn FnMut(Event)) -> io::Result<Self> {
         let program = Program::start(settings)?;
         let shared = settings.evidence.as_deref().filter(|_| settings.is_shared);
